@@ -19,6 +19,8 @@ def write_atomically(path: Path, text: str) -> None:
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
+            file.flush()
+            os.fsync(file.fileno())  # or a loss of power could leave the new name with nothing in it
         Path(temporary).chmod(0o644)
         Path(temporary).replace(path)
     except BaseException:
