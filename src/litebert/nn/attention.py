@@ -1,0 +1,135 @@
+"""The one place that knows about attention kernels: ``attend`` over packed sequences.
+
+On CUDA in half precision: flash attention for sequences of any lengths, no padding. On a CPU: the fused kernel on each
+run of equally long sequences, so no padding either. Whatever adds a bias to the scores (XLNet), drops attention
+weights, or runs in fp32 on CUDA is padded inside this call and nowhere else.
+
+T tokens, S sequences, N longest, A heads, D head width.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from litebert.nn.layout import Layout
+
+try:
+    from torch.nn.attention.varlen import varlen_attn
+except ImportError:  # a build of torch without it
+    varlen_attn = None  # type: ignore[assignment]
+
+
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, layout: Layout, *, bias: Tensor | None = None, dropout: float = 0.0
+) -> Tensor:
+    """Softmax attention of (T, A, D) within each sequence; ``bias`` (S, A, N, N) is added to the scaled scores."""
+    if bias is None and dropout == 0.0:
+        if q.is_cuda and varlen_attn is not None and q.dtype in (torch.bfloat16, torch.float16):
+            return varlen_attn(q, k, v, layout.starts, layout.starts, layout.longest, layout.longest)
+        if q.device.type == "cpu":
+            return _attend_runs(q, k, v, layout.starts)[0]
+    return _attend_padded(q, k, v, layout, bias, dropout)
+
+
+def pad(x: Tensor, layout: Layout) -> Tensor:
+    """(T, ...) packed to (S, N, ...) padded with zeros."""
+    index = layout.sequence_of_token() * layout.longest + layout.positions
+    rows = x.new_zeros(layout.num_sequences * layout.longest, *x.shape[1:]).index_copy(0, index, x)
+    return rows.view(layout.num_sequences, layout.longest, *x.shape[1:])
+
+
+def unpad(x: Tensor, layout: Layout) -> Tensor:
+    """(S, N, ...) padded to (T, ...) packed."""
+    index = layout.sequence_of_token() * layout.longest + layout.positions
+    return x.flatten(0, 1).index_select(0, index)
+
+
+def keys_allowed(layout: Layout) -> Tensor:
+    """(S, N) True where a padded row holds a token; an empty sequence keeps one key so that no softmax is empty."""
+    places = torch.arange(layout.longest, device=layout.starts.device)
+    return places < layout.lengths.clamp(min=1)[:, None]
+
+
+def _attend_padded(q: Tensor, k: Tensor, v: Tensor, layout: Layout, bias: Tensor | None, dropout: float) -> Tensor:
+    allowed = keys_allowed(layout)[:, None, None, :]
+    mask = allowed if bias is None else bias.masked_fill(~allowed, float("-inf"))
+    q, k, v = (pad(x, layout).transpose(1, 2) for x in (q, k, v))
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
+    return unpad(out.transpose(1, 2), layout)
+
+
+# An operator of our own, so that torch.compile sees one node whatever the lengths are and never recompiles for them.
+@torch.library.custom_op("litebert::attend_runs", mutates_args=(), device_types="cpu")
+def _attend_runs(q: Tensor, k: Tensor, v: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
+    """The attended values (T, A, D) and the logarithm of the softmax sums (T, A) that the backward pass needs."""
+    out = torch.empty(q.shape, dtype=q.dtype)
+    sums = torch.empty(q.shape[:2], dtype=torch.float64 if q.dtype == torch.float64 else torch.float32)
+    for run in _runs(starts):
+        part, part_sums = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*(run.view(x) for x in (q, k, v)))
+        run.view(out).copy_(part)
+        run.view(sums).copy_(part_sums)
+    return out, sums
+
+
+@_attend_runs.register_fake
+def _(q: Tensor, k: Tensor, v: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
+    return q.new_empty(q.shape), q.new_empty(
+        q.shape[:2], dtype=torch.float64 if q.dtype == torch.float64 else torch.float32
+    )
+
+
+@torch.library.custom_op("litebert::attend_runs_backward", mutates_args=(), device_types="cpu")
+def _attend_runs_backward(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, sums: Tensor, starts: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    grads = tuple(torch.empty(q.shape, dtype=q.dtype) for _ in range(3))
+    for run in _runs(starts):
+        parts = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+            *(run.view(x) for x in (grad, q, k, v, out, sums)), 0.0, False
+        )
+        for whole, part in zip(grads, parts, strict=True):
+            run.view(whole).copy_(part)
+    return grads[0], grads[1], grads[2]
+
+
+@_attend_runs_backward.register_fake
+def _(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, sums: Tensor, starts: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    return q.new_empty(q.shape), q.new_empty(q.shape), q.new_empty(q.shape)
+
+
+def _keep(ctx, inputs, output):  # type: ignore[no-untyped-def]
+    ctx.save_for_backward(*inputs[:3], *output, inputs[3])
+
+
+def _backward(ctx, grad, _grad_of_sums):  # type: ignore[no-untyped-def]
+    return *_attend_runs_backward(grad.contiguous(), *ctx.saved_tensors), None
+
+
+_attend_runs.register_autograd(_backward, setup_context=_keep)
+
+
+class _Run:
+    """Neighbouring sequences of equal length, which a view turns into one dense batch."""
+
+    def __init__(self, start: int, count: int, length: int) -> None:
+        self.start, self.count, self.length = start, count, length
+
+    def view(self, x: Tensor) -> Tensor:
+        """(T, A, ...) as this run's (count, A, length, ...), sharing memory."""
+        part = x[self.start : self.start + self.count * self.length]
+        return part.unflatten(0, (self.count, self.length)).transpose(1, 2)
+
+
+def _runs(starts: Tensor) -> list[_Run]:
+    bounds = starts.tolist()
+    runs: list[_Run] = []
+    for start, end in zip(bounds[:-1], bounds[1:], strict=True):
+        if end == start:
+            continue
+        if runs and runs[-1].length == end - start:
+            runs[-1].count += 1
+        else:
+            runs.append(_Run(start, 1, end - start))
+    return runs

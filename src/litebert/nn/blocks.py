@@ -1,0 +1,95 @@
+"""The two kinds of block an encoder is made of. Each ends in its own residual connection and norm (post-norm).
+
+T tokens, H width, A heads, D head width.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from litebert.nn.attention import attend
+from litebert.nn.config import Activation, EncoderConfig
+from litebert.nn.layout import Layout
+from litebert.nn.positions import RelativePositions, Relations
+
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "gelu": F.gelu,
+    "relu": F.relu,
+    "silu": F.silu,
+}
+
+
+class AttentionBlock(nn.Module):
+    """Self-attention, projection, dropout, residual, norm (ALBERT section 3.1)."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.heads_shape = (config.num_heads, config.head_width)
+        self.dropout, self.attention_dropout = config.dropout, config.attention_dropout
+        self.qkv = nn.Linear(config.width, 3 * config.width, bias=config.attention_bias)
+        self.out = nn.Linear(config.width, config.width, bias=config.attention_bias)
+        self.norm = nn.LayerNorm(config.width, eps=config.norm_eps)
+        self.relative = RelativePositions(config) if config.positions == "relative" else None
+
+    def forward(self, x: Tensor, layout: Layout, relations: Relations | None = None) -> Tensor:
+        """Every token of ``x`` (T, H) looks at its own sequence."""
+        q, k, v = self.qkv(x).unflatten(-1, (3, *self.heads_shape)).unbind(1)
+        return self._finish(x, q, k, v, layout, relations)
+
+    def query(self, x: Tensor, source: Tensor, layout: Layout, relations: Relations) -> Tensor:
+        """As ``forward``, but looking at ``source``: the query stream of two-stream attention."""
+        weight, bias, width = self.qkv.weight, self.qkv.bias, x.shape[-1]
+        halves = (None, None) if bias is None else (bias[:width], bias[width:])
+        q = F.linear(x, weight[:width], halves[0]).unflatten(-1, self.heads_shape)
+        k, v = F.linear(source, weight[width:], halves[1]).unflatten(-1, (2, *self.heads_shape)).unbind(1)
+        return self._finish(x, q, k, v, layout, relations)
+
+    def _finish(
+        self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, layout: Layout, relations: Relations | None
+    ) -> Tensor:
+        bias = None
+        if self.relative is not None:
+            assert relations is not None
+            bias = self.relative(q, layout, relations)
+            q = q + self.relative.content_bias
+        dropout = self.attention_dropout if self.training else 0.0
+        attended = attend(q, k, v, layout, bias=bias, dropout=dropout).flatten(1)
+        return self.norm(x + F.dropout(self.out(attended), self.dropout, self.training))
+
+
+class FeedForwardBlock(nn.Module):
+    """Up, activation, down, dropout, residual, norm.
+
+    Hugging Face's ALBERT leaves the dropout out; the paper's code has it, and so do we.
+    """
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.activation = ACTIVATIONS[config.activation]
+        self.dropout, self.activation_dropout = config.dropout, config.activation_dropout
+        self.up = nn.Linear(config.width, config.feed_forward_width)
+        self.down = nn.Linear(config.feed_forward_width, config.width)
+        self.norm = nn.LayerNorm(config.width, eps=config.norm_eps)
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = F.dropout(self.activation(self.up(x)), self.activation_dropout, self.training)
+        return self.norm(x + F.dropout(self.down(inner), self.dropout, self.training))
+
+
+def initialise(module: nn.Module, std: float) -> None:
+    """Truncated normal weights, zero biases, unit norms (ALBERT's released code)."""
+    for part in module.modules():
+        if isinstance(part, nn.Linear | nn.Embedding):
+            nn.init.trunc_normal_(part.weight, std=std, a=-2 * std, b=2 * std)
+        if isinstance(part, nn.Linear) and part.bias is not None:
+            nn.init.zeros_(part.bias)
+        if isinstance(part, nn.LayerNorm):
+            nn.init.ones_(part.weight)
+            nn.init.zeros_(part.bias)
+        if isinstance(part, RelativePositions):
+            for parameter in (part.content_bias, part.distance_bias, part.segment_bias, part.segment):
+                with torch.no_grad():
+                    parameter.normal_(std=std)

@@ -1,0 +1,123 @@
+"""The shape of an encoder as plain data, and its plan: which attention and feed-forward block runs at each depth.
+
+No torch here, so that presets can be listed and shown in an instant.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from litebert.errors import InputError
+
+Share = Literal["all", "attention", "ffn", "none"]
+Activation = Literal["gelu_tanh", "gelu", "relu", "silu"]
+Plan = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig:
+    """Everything that decides what an encoder computes; a family (BERT, ALBERT, ...) is a value of this."""
+
+    family: Literal["albert", "bert", "roberta", "distilbert", "xlnet"] = "albert"
+    vocab_size: int = 30000
+    width: int = 768
+    embedding_width: int = 128
+    num_layers: int = 12
+    num_heads: int = 12
+    feed_forward_width: int = 3072
+
+    share: Share = "all"
+    num_groups: int = 1
+    layers_per_group: int = 1
+    custom_plan: Plan = ()  # set by layer dropping; otherwise the plan follows from the three fields above
+
+    positions: Literal["absolute", "relative"] = "absolute"
+    max_positions: int = 512
+    position_offset: int = 0  # RoBERTa leaves the first rows of its table unused
+    num_segments: int = 2
+    embedding_norm: bool = True
+    embedding_projection: bool | None = None  # None: where the widths differ, as in the paper
+    attention_bias: bool = True
+
+    activation: Activation = "gelu_tanh"
+    head_activation: Activation | None = None  # None: the same as the encoder's
+    head_transform: bool = True  # the dense layer and norm before the vocabulary
+    tied: bool = True  # the masked-LM head uses the token table
+    pooler: Literal["tanh", "relu"] = "tanh"
+    pooler_always: bool = True  # False: the pooler belongs to the classifiers, the bare encoder has none
+    pooled_token: Literal["first", "last"] = "first"
+
+    norm_eps: float = 1e-12
+    initial_std: float = 0.02
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    activation_dropout: float = 0.0
+    classifier_dropout: float = 0.1
+
+    pad_id: int = 0
+    cls_id: int = 2
+    sep_id: int = 3
+    mask_id: int = 4
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "width", "embedding_width", "num_layers", "num_heads", "feed_forward_width"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)} but must be 1 or more")
+        if self.width % self.num_heads:
+            raise InputError(f"width {self.width} is not a multiple of num_heads {self.num_heads}")
+        if self.embedding_projection is False and self.embedding_width != self.width:
+            raise InputError(
+                f"embedding_width {self.embedding_width} differs from width {self.width}, so embedding_projection "
+                "cannot be false"
+            )
+        if self.layers_per_group < 1 or self.num_layers % self.layers_per_group:
+            raise InputError(
+                f"num_layers {self.num_layers} is not a multiple of layers_per_group {self.layers_per_group}"
+            )
+        if not 1 <= self.num_groups <= self.num_layers // self.layers_per_group:
+            raise InputError(
+                f"num_groups is {self.num_groups} but must be from 1 to {self.num_layers // self.layers_per_group}"
+            )
+        if self.custom_plan and len(self.custom_plan) != self.num_layers:
+            raise InputError(f"custom_plan has {len(self.custom_plan)} entries but num_layers is {self.num_layers}")
+        for name in ("dropout", "attention_dropout", "activation_dropout", "classifier_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)} but must be at least 0 and less than 1")
+
+    @property
+    def head_width(self) -> int:
+        return self.width // self.num_heads
+
+    @property
+    def projects_embeddings(self) -> bool:
+        """Whether a linear map leads from the embedding width to the width."""
+        if self.embedding_projection is None:
+            return self.embedding_width != self.width
+        return self.embedding_projection
+
+    @property
+    def plan(self) -> Plan:
+        """For each depth, the index of the attention block and of the feed-forward block that run there."""
+        if self.custom_plan:
+            return self.custom_plan
+        return tuple(
+            (
+                self._shared_block(depth) if self.share in ("all", "attention") else depth,
+                self._shared_block(depth) if self.share in ("all", "ffn") else depth,
+            )
+            for depth in range(self.num_layers)
+        )
+
+    def _shared_block(self, depth: int) -> int:
+        """The block of a depth when blocks are shared within groups of ``layers_per_group`` layers, each repeated."""
+        repeats = self.num_layers // self.layers_per_group
+        repeat, inner = divmod(depth, self.layers_per_group)
+        group = int(repeat / (repeats / self.num_groups))  # written as Hugging Face does, so that rounding agrees
+        return group * self.layers_per_group + inner
+
+    @property
+    def num_attention_blocks(self) -> int:
+        return max(attention for attention, _ in self.plan) + 1
+
+    @property
+    def num_feed_forward_blocks(self) -> int:
+        return max(feed_forward for _, feed_forward in self.plan) + 1

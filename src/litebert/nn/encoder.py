@@ -1,0 +1,94 @@
+"""The one encoder. It owns blocks and a plan, and runs for each depth the blocks that the plan names.
+
+T tokens, S sequences, N longest, H width.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from litebert.errors import InputError
+from litebert.nn.attention import pad
+from litebert.nn.blocks import AttentionBlock, FeedForwardBlock, initialise
+from litebert.nn.config import EncoderConfig
+from litebert.nn.embeddings import Embeddings
+from litebert.nn.layout import Layout
+from litebert.nn.positions import Relations
+
+
+class Encoder(nn.Module):
+    """Packed tokens in, packed states out. ``checkpointing`` trades a second forward pass for activation memory."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.plan = config.plan
+        self.checkpointing = False
+        self.embeddings = Embeddings(config)
+        self.attention = nn.ModuleList(AttentionBlock(config) for _ in range(config.num_attention_blocks))
+        self.feed_forward = nn.ModuleList(FeedForwardBlock(config) for _ in range(config.num_feed_forward_blocks))
+        initialise(self, config.initial_std)
+
+    def forward(self, ids: Tensor, layout: Layout, segments: Tensor | None = None, *, depth: int | None = None) -> Tensor:
+        """(T) ids to the states (T, H) after ``depth`` layers, all of them unless said otherwise."""
+        x = self.embeddings(ids, layout, segments)
+        relations = self._relations(layout, segments, x.dtype)
+        for index in range(self._check_depth(depth)):
+            x = self._layer(index, x, layout, relations)
+        return x
+
+    def states(
+        self, ids: Tensor, layout: Layout, segments: Tensor | None = None, *, depth: int | None = None
+    ) -> list[Tensor]:
+        """The states (T, H) at every depth, the embeddings first."""
+        states = [self.embeddings(ids, layout, segments)]
+        relations = self._relations(layout, segments, states[0].dtype)
+        for index in range(self._check_depth(depth)):
+            states.append(self._layer(index, states[-1], layout, relations))
+        return states
+
+    def two_streams(
+        self, ids: Tensor, layout: Layout, ranks: Tensor, segments: Tensor | None = None, *, depth: int | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The content and query streams (T, H) of a permutation language model (XLNet section 2.3).
+
+        ``ranks`` (T) is each token's place in the factorisation order, -1 for context that is never predicted. The
+        content stream sees ranks up to its own, the query stream only lower ones: it never sees what it must predict.
+        """
+        content = self.embeddings(ids, layout, segments)
+        if self.embeddings.mask is None:
+            raise InputError(f"two-stream attention needs relative positions; this is a {self.config.family} model")
+        query = self.embeddings.mask.to(content.dtype).expand_as(content)
+        relations = self._relations(layout, segments, content.dtype)
+        assert relations is not None
+        rows = pad(ranks, layout)
+        up_to_own = relations.seeing(rows[:, None, :] <= rows[:, :, None])
+        lower = relations.seeing(rows[:, None, :] < rows[:, :, None])
+        for attention, feed_forward in self.plan[: self._check_depth(depth)]:
+            block = self.attention[attention]
+            assert isinstance(block, AttentionBlock)
+            query = self.feed_forward[feed_forward](block.query(query, content, layout, lower))
+            content = self.feed_forward[feed_forward](block(content, layout, up_to_own))
+        return content, query
+
+    def _layer(self, index: int, x: Tensor, layout: Layout, relations: Relations | None) -> Tensor:
+        attention, feed_forward = self.plan[index]
+
+        def run(x: Tensor) -> Tensor:
+            return self.feed_forward[feed_forward](self.attention[attention](x, layout, relations))
+
+        if self.checkpointing and torch.is_grad_enabled():
+            return checkpoint(run, x, use_reentrant=False)
+        return run(x)
+
+    def _relations(self, layout: Layout, segments: Tensor | None, dtype: torch.dtype) -> Relations | None:
+        if self.config.positions == "absolute":
+            return None
+        return Relations.of(layout, self.config.width, dtype, segments)
+
+    def _check_depth(self, depth: int | None) -> int:
+        if depth is None:
+            return len(self.plan)
+        if not 0 <= depth <= len(self.plan):
+            raise InputError(f"depth {depth} asked for, but this model has depths 0 to {len(self.plan)}")
+        return depth

@@ -1,0 +1,66 @@
+"""Where sequences begin in a flat row of tokens. A batch is such a row: there is no padding anywhere.
+
+T tokens, S sequences.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Sequences laid end to end. ``longest`` is a bound on their lengths that attention kernels plan with."""
+
+    starts: Tensor  # (S + 1) int32: where each sequence begins, then where the last one ends
+    positions: Tensor  # (T) int64: the place of each token within its own sequence
+    longest: int
+
+    @classmethod
+    def of(cls, lengths: Sequence[int], device: torch.device | str = "cpu") -> "Layout":
+        """The layout of sequences of these lengths."""
+        sizes = torch.tensor(lengths, dtype=torch.int64)
+        ends = sizes.cumsum(0)
+        starts = torch.cat([ends.new_zeros(1), ends])
+        positions = torch.arange(int(starts[-1])) - torch.repeat_interleave(starts[:-1], sizes)
+        return cls(starts.to(device, torch.int32), positions.to(device), max(lengths, default=0))
+
+    @property
+    def num_sequences(self) -> int:
+        return self.starts.shape[0] - 1
+
+    @property
+    def num_tokens(self) -> int:
+        return self.positions.shape[0]
+
+    @property
+    def first(self) -> Tensor:
+        """The flat index of each sequence's first token."""
+        return self.starts[:-1].long()
+
+    @property
+    def last(self) -> Tensor:
+        """The flat index of each sequence's last token."""
+        return self.starts[1:].long() - 1
+
+    @property
+    def lengths(self) -> Tensor:
+        return (self.starts[1:] - self.starts[:-1]).long()
+
+    def sequence_of_token(self) -> Tensor:
+        """(T) the number of the sequence each token is in."""
+        places = torch.arange(self.num_tokens, device=self.starts.device, dtype=self.starts.dtype)
+        return torch.searchsorted(self.starts[1:], places, right=True)
+
+    def fixed(self, num_sequences: int, longest: int) -> "Layout":
+        """The same layout with empty sequences added up to a count and a given bound, so that shapes never change."""
+        missing = num_sequences - self.num_sequences
+        assert missing >= 0 and longest >= self.longest
+        starts = torch.cat([self.starts, self.starts[-1:].expand(missing)])
+        return Layout(starts, self.positions, longest)
+
+    def to(self, device: torch.device | str) -> "Layout":
+        """The same layout on another device."""
+        return Layout(self.starts.to(device), self.positions.to(device), self.longest)
