@@ -1,0 +1,210 @@
+"""The one tokenizer class. Whatever file it came from, it holds a ``tokenizers`` backend, so all are saved alike."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Tokenizer as Backend
+from tokenizers import processors
+
+from litebert.errors import InputError
+from litebert.runs import write_atomically
+from litebert.text.families import Family, Role, Slot
+from litebert.text.pairs import Encoded, lay_out
+from litebert.text.words import Marking, word_start_table
+
+
+class Tokenizer:
+    """Text to ids and back, and inputs laid out as a family of models wants them."""
+
+    def __init__(self, backend: Backend, family: Family, tokens: dict[Role, str]) -> None:
+        """``tokens`` names the special tokens that the vocabulary has."""
+        backend.no_truncation()
+        backend.no_padding()
+        self._backend = backend
+        self._family = family
+        self._tokens = tokens
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
+            self._id_of(role) for role in ("pad", "unk", "cls", "sep", "mask")
+        )
+        if backend.post_processor is None and self.cls_id is not None and self.sep_id is not None:
+            backend.post_processor = self._template()
+
+    def _id_of(self, role: Any) -> int | None:
+        token = self._tokens.get(role)
+        return None if token is None else self._backend.token_to_id(token)
+
+    @property
+    def family(self) -> str:
+        """The family whose layout this tokenizer follows."""
+        return self._family.name
+
+    @property
+    def vocab_size(self) -> int:
+        """How many ids there are, special and added tokens included."""
+        return int(self._backend.get_vocab_size(with_added_tokens=True))
+
+    @property
+    def mask_token(self) -> str | None:
+        """How the mask is written in a text."""
+        return self._tokens.get("mask")
+
+    def ids(self, text: str) -> list[int]:
+        """The ids of ``text`` without special tokens; those written in it, such as [MASK], are recognised."""
+        return self.ids_batch([text])[0]
+
+    def ids_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """``ids`` of many texts, on all cores unless ``TOKENIZERS_PARALLELISM=false`` is in the environment."""
+        return [encoding.ids for encoding in self._encodings(texts)]
+
+    def _encodings(self, texts: Sequence[str]) -> list[Any]:
+        texts = list(texts)
+        try:
+            return self._backend.encode_batch_fast(texts, add_special_tokens=False)
+        except (TypeError, UnicodeEncodeError):
+            # Halves of surrogate pairs are the one thing a str may hold that is not text.
+            whole = [text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in texts]
+            return self._backend.encode_batch_fast(whole, add_special_tokens=False)
+
+    def encode(self, text: str, pair: str | None = None, max_length: int | None = None) -> Encoded:
+        """One model input from one text or two; cut (the longer text first) only when ``max_length`` is given."""
+        return self.encode_batch([text], None if pair is None else [pair], max_length)[0]
+
+    def encode_batch(
+        self, texts: Sequence[str], pairs: Sequence[str] | None = None, max_length: int | None = None
+    ) -> list[Encoded]:
+        """``encode`` of many texts, or of many pairs."""
+        if pairs is not None and len(pairs) != len(texts):
+            raise ValueError(f"there are {len(texts)} texts but {len(pairs)} to pair them with")
+        if self.cls_id is None or self.sep_id is None:
+            raise InputError(
+                f"this vocabulary has no {self._family.tokens['cls']} or no {self._family.tokens['sep']}, "
+                f"which an input of a {self.family} model needs"
+            )
+        count = len(texts)
+        ids = self.ids_batch([*texts, *(pairs or ())])
+        seconds: Sequence[list[int] | None] = [None] * count if pairs is None else ids[count:]
+        return [
+            lay_out(self._family.layout, self.cls_id, self.sep_id, first, second, max_length)
+            for first, second in zip(ids[:count], seconds, strict=True)
+        ]
+
+    def offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """The ids of ``text`` and, for each, the span of characters it stands for, outer white space left out."""
+        encoding = self._backend.encode(text, add_special_tokens=False)
+        return encoding.ids, [_without_space(text, start, end) for start, end in encoding.offsets]
+
+    def decode(self, ids: Sequence[int], keep_special: bool = False) -> str:
+        """Text from ids, special tokens left out unless they are wanted."""
+        return str(self._backend.decode(list(ids), skip_special_tokens=not keep_special))
+
+    def piece(self, index: int) -> str:
+        """The piece with an id."""
+        piece = self._backend.id_to_token(index) if index >= 0 else None
+        if piece is None:
+            raise InputError(f"the id {index} is outside the vocabulary of {self.vocab_size} pieces")
+        return str(piece)
+
+    def id(self, piece: str) -> int | None:
+        """The id of a piece, or None where the vocabulary lacks it."""
+        return self._backend.token_to_id(piece)
+
+    @cached_property
+    def starts_word(self) -> npt.NDArray[np.bool_]:
+        """For every id, whether its piece begins a word (see ``words``)."""
+        special = {index for index, token in self._backend.get_added_tokens_decoder().items() if token.special}
+        return word_start_table(self._backend.get_vocab(with_added_tokens=True), special, self._marking)
+
+    @cached_property
+    def _marking(self) -> Marking:
+        kind = self._settings["model"].get("type")
+        if kind == "WordPiece":
+            return "wordpiece"
+        if kind == "WordLevel":
+            return "whole"
+        return "byte-level" if "ByteLevel" in json.dumps(self._settings["pre_tokenizer"]) else "metaspace"
+
+    @cached_property
+    def _settings(self) -> dict[str, Any]:
+        """The backend as it is saved."""
+        return json.loads(self._backend.to_str())
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of everything that decides ids."""
+        deciding = {key: self._settings[key] for key in ("added_tokens", "normalizer", "pre_tokenizer", "model")}
+        model = deciding["model"]
+        if model.get("type") == "Unigram":  # the library's reader may change the last bit of a score
+            deciding["model"] = {**model, "vocab": [(piece, f"{score:.5f}") for piece, score in model["vocab"]]}
+        layout = [[[slot.part, slot.segment] for slot in slots] for slots in self._layouts()]
+        text = json.dumps([deciding, layout, self._tokens], sort_keys=True, ensure_ascii=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    def _layouts(self) -> tuple[tuple[Slot, ...], tuple[Slot, ...]]:
+        return self._family.layout.single, self._family.layout.pair
+
+    def _template(self) -> processors.TemplateProcessing:
+        """The layout as a part of the saved file, for other programs."""
+
+        def name(slot: Slot) -> str:
+            return f"${slot.part}" if slot.part == "A" or slot.part == "B" else self._tokens[slot.part]
+
+        single, pair = (" ".join(f"{name(slot)}:{slot.segment}" for slot in slots) for slots in self._layouts())
+        tokens = [(self._tokens["cls"], self.cls_id), (self._tokens["sep"], self.sep_id)]
+        return processors.TemplateProcessing(single=single, pair=pair, special_tokens=tokens)
+
+    def save(self, folder: Path) -> None:
+        """Write ``tokenizer.json`` and ``tokenizer_config.json``, from which transformers makes the same tokenizer."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / "tokenizer.json", self._backend.to_str(pretty=True))
+        config = json.dumps(self._transformers_config(), indent=2, ensure_ascii=False)
+        write_atomically(folder / "tokenizer_config.json", config + "\n")
+
+    def _transformers_config(self) -> dict[str, Any]:
+        """What transformers wants to know beside ``tokenizer.json``.
+
+        The class named is the general one: it takes the file as it is, where the families' own classes build their
+        normalisation anew from ``do_lower_case`` and the like (given, too, for whoever calls them).
+        """
+        config: dict[str, Any] = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_input_names": ["input_ids", *(["token_type_ids"] * self._family.segments), "attention_mask"],
+            "padding_side": self._family.padding_side,
+            **self._family.options,
+            **{f"{role}_token": token for role, token in self._tokens.items()},
+        }
+        normaliser = _flat(self._settings["normalizer"], "normalizers")
+        pre_tokenizer = _flat(self._settings["pre_tokenizer"], "pretokenizers")
+        if "BertNormalizer" in normaliser:
+            bert = normaliser["BertNormalizer"]
+            config["do_lower_case"] = bert["lowercase"]
+            config["strip_accents"] = bert["strip_accents"]
+            config["tokenize_chinese_chars"] = bert["handle_chinese_chars"]
+        else:
+            config["do_lower_case"] = "Lowercase" in normaliser
+            config["keep_accents"] = "StripAccents" not in normaliser
+        if "ByteLevel" in pre_tokenizer:
+            config["add_prefix_space"] = pre_tokenizer["ByteLevel"]["add_prefix_space"]
+        return config
+
+
+def _flat(part: dict[str, Any] | None, inner: str) -> dict[str, dict[str, Any]]:
+    """The steps of a saved normaliser or pre-tokenizer by their types, a sequence unrolled."""
+    if part is None:
+        return {}
+    steps = part[inner] if part["type"] == "Sequence" else [part]
+    return {step["type"]: step for step in steps}
+
+
+def _without_space(text: str, start: int, end: int) -> tuple[int, int]:
+    while start < end and text[start].isspace():
+        start += 1
+    while start < end and text[end - 1].isspace():
+        end -= 1
+    return start, end

@@ -1,0 +1,250 @@
+"""Reading a tokenizer from a model folder, whichever of the usual files it holds.
+
+The ids are those that transformers 5 gives for the same files, also where it departs from the original programs:
+- The user-defined symbols of a ``spiece.model`` (in the released ALBERT ``( ) " - . – £ €``) are cut out of the text
+  before anything else, so that ``(world`` is ``( ▁world``; the sentencepiece library gives ``▁ ( world``.
+- A piece such as ``9,`` is used as it is; the papers' programs split it.
+- ALBERT's unknown id is 1 whatever the model file says; XLNet loses its accents whatever ``keep_accents`` says.
+A ``tokenizer.json`` is taken at its word, whereas transformers' family classes build most of it anew; the two agree on
+files that transformers wrote.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer as Backend
+
+from litebert.errors import InputError
+from litebert.text.families import BERT, FAMILIES, ROLES, Family, Role, guess_family
+from litebert.text.pairs import Encoded
+from litebert.text.sentencepiece_model import CONTROL, UNIGRAM, USER_DEFINED, read_sentencepiece_model
+from litebert.text.tokenizer import Tokenizer
+
+__all__ = ["Encoded", "Tokenizer", "pattern_tokenizer", "read_tokenizer"]
+
+# What a special token is called where neither the folder nor the family says.
+_USUAL_NAMES: dict[Role, tuple[str, ...]] = {
+    "pad": ("<pad>", "[PAD]"),
+    "unk": ("<unk>", "[UNK]"),
+    "cls": ("[CLS]", "<cls>", "<s>"),
+    "sep": ("[SEP]", "<sep>", "</s>"),
+    "mask": ("[MASK]", "<mask>"),
+}
+FILES = "tokenizer.json, spiece.model, vocab.json with merges.txt, or vocab.txt"
+
+
+def read_tokenizer(folder: Path, family: str | None = None) -> Tokenizer:
+    """The tokenizer in ``folder`` for a model of ``family``; without one, guessed from the special tokens."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"there is no folder '{folder}' to read a tokenizer from")
+    options = _read_options(folder)
+    known = FAMILIES.get(family or "")
+    if (folder / "tokenizer.json").is_file():
+        backend = _read_json(folder / "tokenizer.json", options)
+    elif (folder / "spiece.model").is_file():
+        backend = _read_unigram(folder / "spiece.model", known, options)
+    elif (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
+        backend = _read_byte_level(folder / "vocab.json", folder / "merges.txt", options)
+    elif (folder / "vocab.txt").is_file():
+        backend = _read_wordpiece(folder / "vocab.txt", options)
+    else:
+        raise InputError(f"the folder '{folder}' holds no tokenizer ({FILES})")
+    kind = type(backend.model).__name__
+    return _finish(backend, known or guess_family(backend.get_vocab(), kind), options)
+
+
+def pattern_tokenizer(vocab_file: Path, pattern: str, family: str = "bert") -> Tokenizer:
+    """Tokens are the matches of a regular expression (and whatever lies between them), ids the lines of a file.
+
+    For languages that are not words, such as the SMILES of chemistry: ``SMILES`` is the pattern for those.
+    """
+    vocab_file = Path(vocab_file)
+    vocabulary = _lines(vocab_file)
+    chosen = FAMILIES[family]
+    unknown = _special_names(vocabulary, chosen, {}).get("unk")
+    if unknown is None:
+        raise InputError(f"{vocab_file} has no line for unknown tokens ([UNK] or <unk>)")
+    backend = Backend(models.WordLevel(vocabulary, unk_token=unknown))
+    try:
+        backend.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), behavior="isolated")
+    except Exception as error:
+        raise InputError(f"'{pattern}' is not a regular expression ({error})") from None
+    backend.decoder = decoders.Fuse()
+    return _finish(backend, chosen, {})
+
+
+# A bracket group, a two-letter halogen, the arrow of a reaction, or one character.
+SMILES = r"\[[^\]]+\]|Br|Cl|>>|."
+
+
+def _read_options(folder: Path) -> dict[str, Any]:
+    """What the small files beside a vocabulary say, in the order of precedence that transformers has."""
+    options = _read_object(folder / "tokenizer_config.json")
+    if "added_tokens_decoder" not in options:
+        options = {**options, **_read_object(folder / "special_tokens_map.json")}
+        added = _read_object(folder / "added_tokens.json")
+        options["added_tokens_decoder"] = {
+            str(index): {"content": token, "normalized": True, "special": False} for token, index in added.items()
+        }
+    return options
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    """A JSON object, or nothing where there is no such file."""
+    if not path.is_file():
+        return {}
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path} is not JSON that can be read ({error})") from None
+    if not isinstance(value, dict):
+        raise InputError(f"{path} does not hold a JSON object")
+    return value
+
+
+def _read_json(path: Path, options: dict[str, Any]) -> Backend:
+    try:
+        backend = Backend.from_file(str(path))
+    except Exception as error:  # the library raises Exception itself
+        raise InputError(f"{path} is not a tokenizer file that can be read ({error})") from None
+    # These two were settings of the families' classes before they were parts of the file, and still outrank it.
+    if isinstance(backend.normalizer, normalizers.BertNormalizer):
+        for option, name in (
+            ("do_lower_case", "lowercase"),
+            ("strip_accents", "strip_accents"),
+            ("tokenize_chinese_chars", "handle_chinese_chars"),
+        ):
+            if option in options:
+                setattr(backend.normalizer, name, options[option])
+    if isinstance(backend.pre_tokenizer, pre_tokenizers.ByteLevel) and "add_prefix_space" in options:
+        backend.pre_tokenizer.add_prefix_space = bool(options["add_prefix_space"])
+    return backend
+
+
+def _read_unigram(path: Path, family: Family | None, options: dict[str, Any]) -> Backend:
+    model = read_sentencepiece_model(path)
+    if model.model_type != UNIGRAM:
+        raise InputError(f"{path} is not a unigram model, the only kind of SentencePiece model that can be read")
+    vocabulary = {piece.text: index for index, piece in enumerate(model.pieces)}
+    family = family or guess_family(vocabulary, "Unigram")
+    backend = Backend(
+        models.Unigram(
+            [(piece.text, piece.score) for piece in model.pieces],
+            unk_id=model.unk_id if family.unk_id is None else family.unk_id,
+            byte_fallback=False,
+        )
+    )
+    steps: list[Any] = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
+    if not (family.honours_keep_accents and options.get("keep_accents", False)):
+        steps += [normalizers.NFKD(), normalizers.StripAccents()]
+    if options.get("do_lower_case", family.lowercase):
+        steps.append(normalizers.Lowercase())
+    if model.character_map:
+        steps.append(normalizers.Precompiled(model.character_map))
+    backend.normalizer = normalizers.Sequence(steps)
+    prepend = "always" if options.get("add_prefix_space", True) else "never"
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(replacement="▁", prepend_scheme=prepend)]
+    )
+    backend.decoder = decoders.Metaspace(replacement="▁", prepend_scheme=prepend)
+    for piece in model.pieces:
+        if piece.kind in (CONTROL, USER_DEFINED):
+            special = piece.kind == CONTROL
+            backend.add_tokens([AddedToken(piece.text, normalized=False, special=special)])
+    return backend
+
+
+def _read_wordpiece(path: Path, options: dict[str, Any]) -> Backend:
+    vocabulary = _lines(path)
+    unknown = _special_names(vocabulary, BERT, options).get("unk")
+    if unknown is None:
+        raise InputError(f"{path} has no line for unknown tokens ([UNK])")
+    backend = Backend(models.WordPiece(vocabulary, unk_token=unknown))
+    backend.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=options.get("tokenize_chinese_chars", True),
+        strip_accents=options.get("strip_accents"),
+        lowercase=options.get("do_lower_case", True),
+    )
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece(prefix="##")
+    return backend
+
+
+def _read_byte_level(vocab_file: Path, merges_file: Path, options: dict[str, Any]) -> Backend:
+    try:
+        vocabulary, merges = models.BPE.read_file(str(vocab_file), str(merges_file))
+        backend = Backend(models.BPE(vocabulary, merges, continuing_subword_prefix="", end_of_word_suffix=""))
+    except Exception as error:  # the library raises Exception itself
+        raise InputError(f"{vocab_file} and {merges_file.name} cannot be read ({error})") from None
+    prefix_space = bool(options.get("add_prefix_space", False))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space)
+    backend.decoder = decoders.ByteLevel()
+    return backend
+
+
+def _lines(path: Path) -> dict[str, int]:
+    """A vocabulary with one token a line, by the library's own rules for such files."""
+    try:
+        vocabulary: dict[str, int] = models.WordPiece.read_file(str(path))
+    except Exception as error:  # the library raises Exception itself
+        raise InputError(f"{path} cannot be read as a vocabulary ({error})") from None
+    return vocabulary
+
+
+def _finish(backend: Backend, family: Family, options: dict[str, Any]) -> Tokenizer:
+    """Mark the special and added tokens, so that they are recognised in a text, and wrap up."""
+    for _, token in sorted(options.get("added_tokens_decoder", {}).items(), key=lambda item: int(item[0])):
+        backend.add_tokens([_added_token(token, bool(token.get("special", False)))])
+    vocabulary = backend.get_vocab(with_added_tokens=True)
+    names = _special_names(vocabulary, family, options)
+    marked = {token.content for token in backend.get_added_tokens_decoder().values()}
+    extra = options.get("additional_special_tokens", options.get("extra_special_tokens")) or family.extra_tokens
+    for role in ROLES:
+        if role in names and names[role] not in marked:
+            backend.add_special_tokens([_added_token(options.get(f"{role}_token") or names[role], True)])
+            marked.add(names[role])
+    for token in extra:
+        if _content(token) in vocabulary and _content(token) not in marked:
+            backend.add_special_tokens([_added_token(token, True)])
+    if backend.post_processor is None and isinstance(backend.pre_tokenizer, pre_tokenizers.ByteLevel):
+        backend.post_processor = _roberta_post_processor(backend, names, options)
+    return Tokenizer(backend, family, names)
+
+
+def _roberta_post_processor(backend: Backend, names: dict[Role, str], options: dict[str, Any]) -> Any:
+    if "cls" not in names or "sep" not in names:
+        return None
+    vocabulary = backend.get_vocab(with_added_tokens=True)
+    return processors.RobertaProcessing(
+        (names["sep"], vocabulary[names["sep"]]),
+        (names["cls"], vocabulary[names["cls"]]),
+        trim_offsets=bool(options.get("trim_offsets", True)),
+        add_prefix_space=bool(options.get("add_prefix_space", False)),
+    )
+
+
+def _special_names(vocabulary: dict[str, int], family: Family, options: dict[str, Any]) -> dict[Role, str]:
+    """The special tokens that the vocabulary has: as the folder names them, as the family does, or as is usual."""
+    names: dict[Role, str] = {}
+    for role in ROLES:
+        candidates = [_content(options.get(f"{role}_token")), family.tokens.get(role), *_USUAL_NAMES.get(role, ())]
+        found = next((name for name in candidates if name and name in vocabulary), None)
+        if found is not None:
+            names[role] = found
+    return names
+
+
+def _content(token: Any) -> str | None:
+    """The text of a special token, which files give as a string or as an object with its flags."""
+    return token.get("content") if isinstance(token, dict) else token
+
+
+def _added_token(token: Any, special: bool) -> AddedToken:
+    if not isinstance(token, dict):
+        return AddedToken(token, special=special, normalized=not special)
+    flags = {name: bool(token[name]) for name in ("lstrip", "rstrip", "single_word", "normalized") if name in token}
+    return AddedToken(token["content"], special=special, **flags)
