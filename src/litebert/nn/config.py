@@ -54,9 +54,6 @@ class EncoderConfig:
     classifier_dropout: float = 0.1
 
     pad_id: int = 0
-    cls_id: int = 2
-    sep_id: int = 3
-    mask_id: int = 4
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "width", "embedding_width", "num_layers", "num_heads", "feed_forward_width"):

@@ -16,9 +16,6 @@ _BERT: dict[str, Any] = {
     "activation": "gelu",
     "dropout": 0.1,
     "attention_dropout": 0.1,
-    "cls_id": 101,
-    "sep_id": 102,
-    "mask_id": 103,
 }
 
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -32,9 +29,6 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "norm_eps": 1e-5,
         "head_activation": "gelu",
         "pad_id": 1,
-        "cls_id": 0,
-        "sep_id": 2,
-        "mask_id": 50264,
     },
     "distilbert": {**_BERT, "num_segments": 0, "pooler": "relu", "pooler_always": False},
     "xlnet": {
@@ -53,9 +47,6 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "attention_dropout": 0.1,
         "activation_dropout": 0.1,
         "pad_id": 5,
-        "cls_id": 3,
-        "sep_id": 4,
-        "mask_id": 6,
     },
 }
 

@@ -1,0 +1,257 @@
+"""The model folder, the only currency between verbs: config.json, model.safetensors, tokenizer.json, run.json.
+
+Wherever ``transformers`` has a class for the plan, the folder is one that it loads as it is. Other plans are kept in
+our own names under ``"model_type": "litebert"``.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from litebert.checkpoints.convert import (
+    expected_shapes,
+    guess_family,
+    heads_present,
+    read_theirs,
+    unrolled,
+    with_modern_names,
+    write_theirs,
+)
+from litebert.checkpoints.huggingface import is_native, read_encoder_config, read_heads, write_config
+from litebert.checkpoints.names import NAMES
+from litebert.checkpoints.tensors import has_tensors, read_tensors, write_tensors
+from litebert.config import build, parse_overrides, preset_names
+from litebert.errors import InputError, nearest
+from litebert.nn.config import EncoderConfig
+from litebert.nn.families import preset_config
+from litebert.nn.network import PRETRAINING_HEADS, HeadName, HeadsConfig, Network, NetworkConfig
+from litebert.runs import write_run
+from litebert.text.tokenizer import Tokenizer
+from litebert.text.tokenizers import read_tokenizer
+
+CONFIG = "config.json"
+TOKENIZER_FILES = ("tokenizer.json", "spiece.model", "vocab.txt", "vocab.json")
+
+
+@dataclass
+class Loaded:
+    """A model as read: the network, its tokenizer where there is one, and what the reader should know."""
+
+    network: Network
+    tokenizer: Tokenizer | None
+    notes: list[str] = field(default_factory=list)
+
+
+def load_model(
+    source: str | os.PathLike[str],
+    *,
+    overrides: Sequence[str] = (),
+    heads: HeadsConfig | None = None,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Loaded:
+    """A model from a preset, a litebert folder or a Hugging Face folder.
+
+    ``heads`` says which heads are wanted; without it a folder gives those it has and a preset the pretraining ones.
+    """
+    folder = Path(source)
+    if folder.is_dir():
+        if overrides:
+            raise InputError(f"{folder} is a trained model: fields such as {overrides[0]} can only change a preset")
+        loaded = _read_folder(folder, heads)
+    else:
+        config = model_config(source, overrides)
+        loaded = Loaded(Network(replace(config, heads=heads) if heads else config), None)
+        loaded.notes.append(f"{source} is a preset: its weights are new")
+    loaded.network.to(device=device, dtype=dtype).eval()
+    return loaded
+
+
+def model_config(source: str | os.PathLike[str], overrides: Sequence[str] = ()) -> NetworkConfig:
+    """The shape of a model, without its weights."""
+    folder = Path(source)
+    if folder.is_dir():
+        theirs = _read_json(folder)
+        if theirs.get("model_type") == "litebert":
+            config = _own_config(theirs, folder)
+        else:
+            tensors = read_tensors(folder) if has_tensors(folder) else {}
+            config = _their_config(theirs, tensors, folder, None)[0]
+        changes = parse_overrides(overrides)
+        encoder = build(EncoderConfig, {**dataclasses.asdict(config.encoder), **changes}) if changes else config.encoder
+        return replace(config, encoder=encoder)
+    name = str(source)
+    if name not in preset_names("models"):
+        if os.sep in name or folder.exists():
+            raise InputError(f"{name} is not a folder with a model")
+        raise InputError(f"'{name}' is neither a folder nor a preset{nearest(name, preset_names('models'))}")
+    return NetworkConfig(encoder=preset_config(name, overrides), heads=HeadsConfig(names=PRETRAINING_HEADS))
+
+
+def save_model(
+    folder: str | os.PathLike[str],
+    network: Network,
+    tokenizer: Tokenizer | None,
+    *,
+    verb: str,
+    settings: Mapping[str, Any] | None = None,
+    written_out: bool = False,
+) -> None:
+    """Write a model folder, all or nothing. ``written_out`` copies shared blocks so that transformers loads any plan."""
+    tensors: dict[str, Tensor] = {name: tensor.detach().cpu() for name, tensor in network.state_dict().items()}
+    config = network.config
+    if written_out and not is_native(config.encoder):
+        tensors, config = unrolled(tensors, config)
+    native = is_native(config.encoder)
+    described = write_config(config) if native else _own_description(config)
+    described["dtype"] = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
+    with _new_folder(Path(folder)) as temporary:
+        write_tensors(temporary, write_theirs(tensors, config) if native else tensors)
+        if tokenizer is not None:
+            tokenizer.save(temporary)
+        write_run(temporary, verb, settings or {})
+        text = json.dumps(described, indent=2, ensure_ascii=False, sort_keys=True)
+        (temporary / CONFIG).write_text(text + "\n", encoding="utf-8")
+
+
+def _read_folder(folder: Path, wanted: HeadsConfig | None) -> Loaded:
+    theirs = _read_json(folder)
+    tensors = read_tensors(folder)
+    notes: list[str] = []
+    if theirs.get("model_type") == "litebert":
+        config = _own_config(theirs, folder)
+        config = replace(config, heads=wanted) if wanted else config
+        found = {name: tensors[name] for name in expected_shapes(config) if name in tensors}
+        _check_shapes(found, config)
+        missing = [name for name in expected_shapes(config) if name not in tensors]
+    else:
+        config, renamed = _their_config(theirs, tensors, folder, wanted)
+        reading = read_theirs(renamed, config)
+        found, missing = reading.tensors, reading.missing
+        if reading.unused:
+            notes.append(f"not used from {folder.name}: {_few(reading.unused)}")
+    lost = [name for name in missing if name.startswith("encoder.")]
+    if lost:
+        raise InputError(
+            f"{folder} lacks {_few(lost)}, which its config.json asks for; the config and the weights are not of one "
+            "model, or the file was cut"
+        )
+    new = sorted({".".join(name.split(".")[: 2 if name.startswith("heads") else 1]) for name in missing})
+    notes += [f"{folder.name} has no {part.removeprefix('heads.')} weights: they are new" for part in new]
+    network = _filled(config, found, missing)
+    has_tokenizer = any((folder / name).is_file() for name in TOKENIZER_FILES)
+    tokenizer = read_tokenizer(folder, config.encoder.family) if has_tokenizer else None
+    return Loaded(network, tokenizer, notes)
+
+
+def _filled(config: NetworkConfig, tensors: dict[str, Tensor], missing: list[str]) -> Network:
+    """A network with these tensors; only where some are missing is anything initialised."""
+    if missing:
+        network = Network(config)
+    else:
+        with torch.device("meta"):
+            network = Network(config)
+    network.load_state_dict({name: x.float().contiguous() for name, x in tensors.items()}, strict=False, assign=True)
+    return network
+
+
+def _their_config(
+    theirs: Mapping[str, Any], tensors: Mapping[str, Tensor], folder: Path, wanted: HeadsConfig | None
+) -> tuple[NetworkConfig, dict[str, Tensor]]:
+    family = theirs.get("model_type") or guess_family(tensors)
+    if family not in NAMES:
+        raise InputError(f"{folder} is a '{family}' model; litebert reads {', '.join(NAMES)}")
+    renamed = with_modern_names(tensors, family)
+    heads = wanted or read_heads(theirs, heads_present(renamed, family))
+    encoder = read_encoder_config(theirs, family)
+    return NetworkConfig(encoder=encoder, heads=heads), renamed
+
+
+def _read_json(folder: Path) -> dict[str, Any]:
+    path = folder / CONFIG
+    if not path.is_file():
+        raise InputError(f"{folder} is not a model folder: it has no {CONFIG}")
+    try:
+        loaded = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path} is not valid JSON ({error}); copy the checkpoint again") from None
+    if not isinstance(loaded, dict):
+        raise InputError(f"{path} is not a model's config: it holds a {type(loaded).__name__}")
+    return loaded
+
+
+def _own_description(config: NetworkConfig) -> dict[str, Any]:
+    return {
+        "model_type": "litebert",
+        "litebert": {"encoder": dataclasses.asdict(config.encoder), "heads": dataclasses.asdict(config.heads)},
+    }
+
+
+def _own_config(theirs: Mapping[str, Any], folder: Path) -> NetworkConfig:
+    try:
+        parts = theirs["litebert"]
+        return NetworkConfig(encoder=build(EncoderConfig, parts["encoder"]), heads=build(HeadsConfig, parts["heads"]))
+    except (KeyError, TypeError):
+        raise InputError(f"{folder / CONFIG} says it is a litebert model but does not describe one") from None
+
+
+def _check_shapes(tensors: Mapping[str, Tensor], config: NetworkConfig) -> None:
+    for name, expected in expected_shapes(config).items():
+        if name in tensors and tensors[name].shape != expected:
+            raise InputError(
+                f"tensor {name} has shape {tuple(tensors[name].shape)} but config.json asks for {tuple(expected)}"
+            )
+
+
+def wanted_heads(names: Sequence[HeadName], labels: Sequence[str] = ("0", "1"), answerable: bool = False) -> HeadsConfig:
+    """The heads a task asks for."""
+    return HeadsConfig(names=tuple(names), labels=tuple(labels), answerable=answerable)
+
+
+def _few(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
+@contextlib.contextmanager
+def _new_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder that takes the place of ``folder`` when all of it is written; files of others are kept."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; name a folder to write the model to")
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / CONFIG).is_file():
+        raise InputError(f"{folder} is not empty and holds no model; name another folder")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    try:
+        yield temporary
+        temporary.chmod(0o755)
+        if not folder.is_dir():
+            temporary.rename(folder)
+            return
+        written = {path.name for path in temporary.iterdir()} | _replaced_by(temporary)
+        old = temporary.with_name(f"{temporary.name}.old")
+        folder.rename(old)
+        temporary.rename(folder)
+        for path in old.iterdir():
+            if path.name not in written:
+                path.rename(folder / path.name)
+        shutil.rmtree(old)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def _replaced_by(temporary: Path) -> set[str]:
+    """Old files that would contradict the new ones: other forms of weights, other forms of the vocabulary."""
+    weights = {"pytorch_model.bin", "model.safetensors.index.json", "pytorch_model.bin.index.json"}
+    vocabulary = {"spiece.model", "vocab.txt", "vocab.json", "merges.txt"}
+    return weights | (vocabulary if (temporary / "tokenizer.json").exists() else set())

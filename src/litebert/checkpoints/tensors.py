@@ -1,0 +1,81 @@
+"""Tensors on disk: one safetensors file, shards with an index, or an old pickle, read without running its code."""
+
+import json
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from litebert.errors import InputError
+
+SAFETENSORS = "model.safetensors"
+SAFETENSORS_INDEX = "model.safetensors.index.json"
+PICKLE = "pytorch_model.bin"
+PICKLE_INDEX = "pytorch_model.bin.index.json"
+
+
+def has_tensors(folder: Path) -> bool:
+    """Whether a folder holds weights in a form that can be read."""
+    return any((folder / name).is_file() for name in (SAFETENSORS, SAFETENSORS_INDEX, PICKLE, PICKLE_INDEX))
+
+
+def read_tensors(folder: Path) -> dict[str, Tensor]:
+    """All tensors of a model folder, on the CPU."""
+    if (folder / SAFETENSORS).is_file():
+        return _read_safetensors(folder / SAFETENSORS)
+    if (folder / SAFETENSORS_INDEX).is_file():
+        return _read_shards(folder / SAFETENSORS_INDEX)
+    if (folder / PICKLE).is_file():
+        return _read_pickle(folder / PICKLE)
+    if (folder / PICKLE_INDEX).is_file():
+        return _read_shards(folder / PICKLE_INDEX)
+    raise InputError(f"{folder} holds no weights: expected {SAFETENSORS}, {SAFETENSORS_INDEX} or {PICKLE} there")
+
+
+def write_tensors(folder: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write ``model.safetensors``; the caller makes the folder appear at once."""
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / SAFETENSORS, {"format": "pt"})
+
+
+def _read_shards(index: Path) -> dict[str, Tensor]:
+    try:
+        names = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{index} is not an index of weight files; copy the checkpoint again") from None
+    tensors: dict[str, Tensor] = {}
+    for shard in sorted(set(names.values())):
+        path = index.parent / Path(shard).name
+        if not path.is_file():
+            raise InputError(f"{index.name} names {shard}, which is not in {index.parent}; copy the checkpoint again")
+        tensors |= _read_safetensors(path) if path.suffix == ".safetensors" else _read_pickle(path)
+    missing = sorted(set(names) - set(tensors))
+    if missing:
+        raise InputError(f"the weight files of {index.parent} lack {missing[0]}, which {index.name} names")
+    return tensors
+
+
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise InputError(f"{path} is damaged or cut short ({error}); copy it again") from None
+
+
+def _read_pickle(path: Path) -> dict[str, Tensor]:
+    try:
+        loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        if "Weights only load failed" in str(error) and "GLOBAL" in str(error).upper():
+            raise InputError(
+                f"{path} carries code besides tensors and was not loaded; convert it to safetensors where you trust it"
+            ) from None
+        raise InputError(f"{path} is damaged or no torch file; copy it again") from None
+    except (RuntimeError, EOFError, ValueError, OSError, KeyError) as error:
+        raise InputError(f"{path} is damaged or cut short ({str(error).splitlines()[0]}); copy it again") from None
+    if not isinstance(loaded, dict) or not all(isinstance(value, Tensor) for value in loaded.values()):
+        raise InputError(f"{path} holds no table of tensors; expected the state dict of a model")
+    return loaded
