@@ -118,10 +118,11 @@ class Tokenizer:
     def starts_word(self) -> npt.NDArray[np.bool_]:
         """For every id, whether its piece begins a word (see ``words``)."""
         special = {index for index, token in self._backend.get_added_tokens_decoder().items() if token.special}
-        return word_start_table(self._backend.get_vocab(with_added_tokens=True), special, self._marking)
+        return word_start_table(self._backend.get_vocab(with_added_tokens=True), special, self.marking)
 
     @cached_property
-    def _marking(self) -> Marking:
+    def marking(self) -> Marking:
+        """How its pieces say that they begin a word."""
         kind = self._settings["model"].get("type")
         if kind == "WordPiece":
             return "wordpiece"
