@@ -64,7 +64,7 @@ def read_theirs(theirs: Mapping[str, Tensor], config: NetworkConfig) -> Reading:
         ours = row.ours.format(i=block)
         if ours not in expected:
             continue
-        for group in (row.theirs, row.classifying, row.older):
+        for group in (row.theirs, row.classifying, row.older) if encoder.tied else (row.older, row.theirs):
             found = [_place(name, block, encoder) for name in group]
             if found and all(name in theirs for name in found):
                 tensors[ours] = _checked(row, [theirs[name] for name in found], found, expected[ours], encoder)
@@ -85,6 +85,8 @@ def write_theirs(ours: Mapping[str, Tensor], config: NetworkConfig) -> dict[str,
         places = row.classifying if row.classifying and "classify" in config.heads.names else row.theirs
         for place, tensor in zip(places, row.form.write(ours[name], encoder), strict=True):
             theirs[_place(place, block, encoder)] = tensor
+        if row.older and not encoder.tied:
+            theirs[row.older[0]] = ours[name].clone()  # an untied output layer has a bias of its own
     assert len(theirs) >= len(ours), "a tensor has no row in the table of its family"
     return theirs
 
@@ -100,7 +102,7 @@ def unrolled(ours: Mapping[str, Tensor], config: NetworkConfig) -> tuple[dict[st
         for kind, block in (("attention", attention), ("feed_forward", feed_forward)):
             prefix = f"encoder.{kind}.{block}."
             for name in (name for name in ours if name.startswith(prefix)):
-                kept[f"encoder.{kind}.{depth}.{name.removeprefix(prefix)}"] = ours[name]
+                kept[f"encoder.{kind}.{depth}.{name.removeprefix(prefix)}"] = ours[name].clone()
     if encoder.family == "albert" and not encoder.projects_embeddings:
         table = ours["encoder.embeddings.token.weight"]  # a projection that changes nothing
         kept["encoder.embeddings.projection.weight"] = torch.eye(encoder.width, dtype=table.dtype)
