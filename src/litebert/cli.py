@@ -4,9 +4,11 @@ A room with several verbs keeps them in its own ``verb.py`` (light at import, to
 """
 
 import sys
+from typing import Annotated
 
 import typer
 
+from litebert.corpus.verb import app as corpus_app
 from litebert.errors import InputError
 
 app = typer.Typer(
@@ -16,6 +18,63 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(corpus_app, name="corpus")
+
+
+@app.command()
+def ls() -> None:
+    """List the presets."""
+    from litebert.config import preset_names, read_preset
+
+    for name in preset_names("models"):
+        typer.echo(f"{name:20} {read_preset('models', name)['about']}")
+
+
+@app.command()
+def show(
+    model: Annotated[str, typer.Argument(help="A preset, a litebert folder or a Hugging Face folder.")],
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="FIELD=VALUE...")] = None,
+) -> None:
+    """Print a model's configuration with nothing left out, as YAML."""
+    import dataclasses
+    from pathlib import Path
+
+    import yaml
+
+    if Path(model).is_dir():
+        from litebert.checkpoints.folder import model_config
+
+        encoder = model_config(model, overrides or ()).encoder
+    else:
+        from litebert.nn.families import preset_config
+
+        encoder = preset_config(model, overrides or ())
+    fields = dataclasses.asdict(encoder) | {"plan": " ".join(f"{a}-{f}" for a, f in encoder.plan)}
+    fields["custom_plan"] = [list(pair) for pair in encoder.custom_plan]
+    typer.echo(yaml.safe_dump(fields, sort_keys=False, default_flow_style=None, width=120), nl=False)
+
+
+@app.command()
+def convert(
+    source: Annotated[str, typer.Argument(help="A preset, a litebert folder or a Hugging Face folder.")],
+    folder: Annotated[str, typer.Argument(metavar="DST", help="The model folder to write.")],
+    to: Annotated[
+        str, typer.Option(help="litebert: shared blocks stored once; hf: written out so that transformers loads any plan.")
+    ] = "litebert",
+) -> None:
+    """Write a model as a folder of safetensors that litebert loads, and transformers wherever it can."""
+    if to not in ("litebert", "hf"):
+        raise InputError(f"--to is '{to}' but must be litebert or hf")
+    from litebert.checkpoints.folder import load_model, save_model
+    from litebert.checkpoints.huggingface import is_native
+
+    loaded = load_model(source)
+    for note in loaded.notes:
+        typer.echo(f"note: {note}", err=True)
+    settings = {"source": str(source), "to": to}
+    save_model(folder, loaded.network, loaded.tokenizer, verb="convert", settings=settings, written_out=to == "hf")
+    readable = to == "hf" or is_native(loaded.network.config.encoder)
+    typer.echo(f"wrote {folder}, which litebert {'and transformers load' if readable else 'loads (--to hf for others)'}")
 
 
 def main() -> None:

@@ -54,6 +54,7 @@ class Origin:
     languages: list[str]
     settings: dict[str, Any]
     sources: list[str]
+    source_bytes: list[int]  # -1 for standard input
     content: str = ""  # digest of every document read, in order; known once the build is complete
 
     def fingerprint(self) -> str:

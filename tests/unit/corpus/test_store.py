@@ -30,7 +30,7 @@ def write_shard(folder: Path, number: int = 0, vocab_size: int = 100, shift: int
 
 def write_store(folder: Path, *, complete: bool = True, vocab_size: int = 100, shift: int = 0) -> Manifest:
     entry = write_shard(folder, vocab_size=vocab_size, shift=shift).close(2, "digest")
-    origin = Origin(tokenizer="t", normalisation="n", languages=["en"], settings={"seed": 0}, sources=["a.txt"])
+    origin = Origin(tokenizer="t", normalisation="n", languages=["en"], settings={"seed": 0}, sources=["a.txt"], source_bytes=[9])
     manifest = Manifest(
         format=FORMAT,
         complete=complete,
@@ -135,7 +135,7 @@ def test_unknown_split(tmp_path: Path) -> None:
 
 def test_fingerprint_follows_every_part_of_the_origin() -> None:
     origin = Origin(
-        tokenizer="t", normalisation="n", languages=["en"], settings={"seed": 0}, sources=["a"], content="c"
+        tokenizer="t", normalisation="n", languages=["en"], settings={"seed": 0}, sources=["a"], source_bytes=[9], content="c"
     )
     others = [
         dataclasses.replace(origin, tokenizer="u"),
@@ -143,6 +143,7 @@ def test_fingerprint_follows_every_part_of_the_origin() -> None:
         dataclasses.replace(origin, languages=["ja"]),
         dataclasses.replace(origin, settings={"seed": 1}),
         dataclasses.replace(origin, sources=["b"]),
+        dataclasses.replace(origin, source_bytes=[10]),
         dataclasses.replace(origin, content="d"),
     ]
-    assert len({item.fingerprint() for item in [origin, *others]}) == 7
+    assert len({item.fingerprint() for item in [origin, *others]}) == 8

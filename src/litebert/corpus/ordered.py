@@ -1,0 +1,81 @@
+"""Work spread over processes, results in the order of the tasks, and never more than a few tasks under way.
+
+So memory is bounded whatever the length of the input, and the result does not depend on the number of processes.
+"""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import wait
+from typing import Generic, TypeVar
+
+from litebert.errors import InputError
+
+Note = TypeVar("Note")
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+Start = TypeVar("Start")
+
+UNDER_WAY = 3  # tasks for each process: one at work, one waiting, one whose result is waiting
+
+
+class OrderedPool(Generic[Task, Result, Start]):
+    """Processes that each call ``start(argument)`` once and then ``work`` on tasks."""
+
+    def __init__(
+        self, workers: int, start: Callable[[Start], None], argument: Start, work: Callable[[Task], Result]
+    ) -> None:
+        self._work = work
+        self._most = workers * UNDER_WAY
+        self._executor = ProcessPoolExecutor(
+            workers, multiprocessing.get_context("spawn"), initializer=_start, initargs=(start, argument)
+        )
+
+    def run(self, tasks: Iterable[tuple[Note, Task]]) -> Iterator[tuple[Note, Result]]:
+        """The result of each task, in order, with the note that came with it (which does not travel).
+
+        A task is taken from ``tasks`` only when there is room for it.
+        """
+        waiting: deque[tuple[Note, Future[Result]]] = deque()
+        try:
+            for note, task in tasks:
+                if len(waiting) >= self._most:
+                    first, future = waiting.popleft()
+                    yield first, future.result()
+                waiting.append((note, self._executor.submit(self._work, task)))
+            while waiting:
+                first, future = waiting.popleft()
+                yield first, future.result()
+        except BrokenProcessPool:
+            raise InputError(
+                "a worker process ended by itself, most likely for want of memory; run the same command again to go "
+                "on, with fewer --workers"
+            ) from None
+
+    def stop(self) -> None:
+        """End the processes without waiting for what they are at."""
+        processes = list((self._executor._processes or {}).values())
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.join()
+
+
+def _start(start: Callable[[Start], None], argument: Start) -> None:
+    """Ctrl-C is the parent's affair, and a worker does not outlive a parent that was killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_follow_parent, daemon=True).start()
+    start(argument)
+
+
+def _follow_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
