@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from litebert.corpus.verb import app as corpus_app
+from litebert.bench.verb import app as bench_app
 from litebert.errors import InputError
 
 app = typer.Typer(
@@ -18,6 +19,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(bench_app, name="bench")
 app.add_typer(corpus_app, name="corpus")
 
 

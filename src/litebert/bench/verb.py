@@ -1,0 +1,55 @@
+"""The ``bench`` verbs: measurements side by side with other libraries, in one run, as ratios."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from litebert.errors import InputError
+
+app = typer.Typer(help="Measure against other libraries, side by side in one run.", no_args_is_help=True)
+
+
+@app.command()
+def forward(
+    model: Annotated[str, typer.Argument(help="A preset or a model folder.")] = "albert-base-v2",
+    texts: Annotated[Path | None, typer.Option(help="A file of texts, one a line; else random ids of mixed length.")] = None,
+    count: Annotated[int, typer.Option(help="How many texts.")] = 128,
+    mean: Annotated[float, typer.Option(help="Mean length of random texts, in tokens.")] = 25,
+    batch: Annotated[int, typer.Option(help="Texts in a padded batch.")] = 32,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Time torch.compile, too.")] = True,
+    json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Inference on texts of mixed length: tokens per second next to transformers, same weights."""
+    import dataclasses
+    import json as json_module
+
+    from litebert.bench.forward import bench_forward
+
+    lines = None
+    if texts is not None:
+        lines = [line for line in texts.read_text(encoding="utf-8").splitlines() if line.strip()][:count]
+        if not lines:
+            raise InputError(f"{texts} holds no text")
+    report = bench_forward(
+        model,
+        texts=lines,
+        count=count,
+        mean=mean,
+        batch=batch,
+        device=device,
+        compiled=compiled,
+        say=lambda engine: typer.echo(f"timing {engine} ...", err=True),
+    )
+    if json:
+        typer.echo(json_module.dumps(dataclasses.asdict(report), indent=2))
+        return
+    base = report.rows[0].tokens_per_second
+    typer.echo(f"{report.model} on {report.device} in {report.dtype}: {report.texts} texts, {report.tokens} tokens")
+    typer.echo(f"{'engine':40} {'tokens/s':>10} {'texts/s':>9} {'ratio':>6} {'difference':>11}")
+    for row in report.rows:
+        typer.echo(
+            f"{row.engine:40} {row.tokens_per_second:10,.0f} {row.texts_per_second:9,.1f} "
+            f"{row.tokens_per_second / base:6.2f} {row.worst_difference:11.1e}"
+        )
