@@ -161,7 +161,9 @@ def _filled(config: NetworkConfig, tensors: dict[str, Tensor], missing: list[str
     else:
         with torch.device("meta"):
             network = Network(config)
-    network.load_state_dict({name: x.float().contiguous() for name, x in tensors.items()}, strict=False, assign=True)
+    # Copies, because a mapped file leaves tensors unaligned, and products of those differ in their last bits.
+    copies = {name: x.to(torch.float32, copy=True).contiguous() for name, x in tensors.items()}
+    network.load_state_dict(copies, strict=False, assign=True)
     return network
 
 

@@ -1,0 +1,143 @@
+"""Damaged, foreign or unsafe model folders: one sentence each, and nothing of the user's is lost."""
+
+import json
+import os
+
+import pytest
+import torch
+from litebert.checkpoints.folder import load_model, save_model
+from litebert.errors import InputError
+from litebert.nn.families import preset_config
+from litebert.nn.network import pretraining_network
+from safetensors.torch import load_file, save_file
+
+
+@pytest.fixture
+def folder(tmp_path):
+    save_model(tmp_path / "model", pretraining_network(preset_config("albert-tiny", ["vocab_size=40"])), None, verb="t")
+    return tmp_path / "model"
+
+
+def edit(folder, **fields):
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+def refused(folder, words):
+    with pytest.raises(InputError, match=words) as caught:
+        load_model(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_files(folder, tmp_path):
+    (tmp_path / "empty").mkdir()
+    refused(tmp_path / "empty", "not a model folder: it has no config.json")
+    (folder / "model.safetensors").unlink()
+    refused(folder, "holds no weights: expected model.safetensors")
+
+
+def test_truncated_weights(folder):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    refused(folder, "model.safetensors is damaged or cut short")
+    path.write_bytes(b"")
+    refused(folder, "damaged or cut short")
+
+
+def test_truncated_pickle(folder):
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    path = folder / "pytorch_model.bin"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    refused(folder, "pytorch_model.bin is damaged")
+    path.write_bytes(b"not a pickle")
+    refused(folder, "pytorch_model.bin is damaged")
+
+
+class Trap:
+    def __reduce__(self):
+        return os.system, ("touch trapped",)
+
+
+def test_a_pickle_with_code_is_refused_and_not_run(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save({"weight": Trap()}, folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    refused(folder, "carries code besides tensors and was not loaded")
+    assert not (tmp_path / "trapped").exists()
+
+
+def test_a_tensor_of_the_wrong_shape_is_named(folder):
+    tensors = load_file(folder / "model.safetensors")
+    name = "albert.encoder.albert_layer_groups.0.albert_layers.0.ffn.weight"
+    tensors[name] = torch.zeros(512, 100)
+    save_file(tensors, folder / "model.safetensors")
+    refused(folder, rf"tensor {name} has shape \(512, 100\) but config.json asks for \(512, 128\)")
+
+
+def test_a_missing_tensor_is_named(folder):
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["albert.embeddings.position_embeddings.weight"]
+    save_file(tensors, folder / "model.safetensors")
+    refused(folder, "lacks encoder.embeddings.position.weight")
+
+
+def test_a_config_that_is_not_one(folder):
+    (folder / "config.json").write_text("{")
+    refused(folder, "config.json is not valid JSON")
+    (folder / "config.json").write_text("[1]")
+    refused(folder, "it holds a list")
+
+
+def test_foreign_models_and_settings(folder):
+    edit(folder, model_type="gpt2")
+    refused(folder, "is a 'gpt2' model; litebert reads albert, bert, roberta, distilbert, xlnet")
+    edit(folder, model_type="albert", hidden_act="sigmoid")
+    refused(folder, "activation 'sigmoid' is not one of")
+    edit(folder, hidden_act="gelu", position_embedding_type="relative_key")
+    refused(folder, "position_embedding_type is 'relative_key'")
+
+
+def test_a_shard_that_is_not_there(folder):
+    names = dict.fromkeys(load_file(folder / "model.safetensors"), "model-00001.safetensors")
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
+    refused(folder, "names model-00001.safetensors, which is not in")
+    (folder / "model.safetensors.index.json").write_text("{}")
+    refused(folder, "is not an index of weight files")
+
+
+def test_overrides_do_not_change_trained_models(folder):
+    with pytest.raises(InputError, match="can only change a preset"):
+        load_model(folder, overrides=["width=3"])
+
+
+def test_saving_never_destroys_what_it_does_not_know(folder, tmp_path):
+    net = load_model(folder).network
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.tex").write_text("years of work")
+    with pytest.raises(InputError, match="not empty and holds no model"):
+        save_model(tmp_path / "thesis", net, None, verb="t")
+    with pytest.raises(InputError, match="is a file"):
+        save_model(tmp_path / "thesis" / "chapter.tex", net, None, verb="t")
+    assert (tmp_path / "thesis" / "chapter.tex").read_text() == "years of work"
+
+
+def test_a_save_that_fails_leaves_the_old_model(folder, monkeypatch):
+    loaded = load_model(folder)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("litebert.checkpoints.folder.write_tensors", full)
+    with pytest.raises(OSError, match="No space left"):
+        save_model(folder, loaded.network, None, verb="t")
+    monkeypatch.undo()
+    load_model(folder)
+    assert [path.name for path in folder.parent.iterdir()] == ["model"]
+
+
+def test_an_older_pickle_does_not_outlive_the_new_weights(folder):
+    torch.save({"old": torch.zeros(1)}, folder / "pytorch_model.bin")
+    save_model(folder, load_model(folder).network, None, verb="t")
+    assert not (folder / "pytorch_model.bin").exists()
