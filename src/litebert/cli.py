@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from litebert.corpus.verb import app as corpus_app
 from litebert.bench.verb import app as bench_app
+from litebert.corpus.verb import app as corpus_app
 from litebert.errors import InputError
 
 app = typer.Typer(
@@ -61,7 +61,8 @@ def convert(
     source: Annotated[str, typer.Argument(help="A preset, a litebert folder or a Hugging Face folder.")],
     folder: Annotated[str, typer.Argument(metavar="DST", help="The model folder to write.")],
     to: Annotated[
-        str, typer.Option(help="litebert: shared blocks stored once; hf: written out so that transformers loads any plan.")
+        str,
+        typer.Option(help="litebert: shared blocks stored once; hf: written out so that transformers loads any plan."),
     ] = "litebert",
 ) -> None:
     """Write a model as a folder of safetensors that litebert loads, and transformers wherever it can."""
@@ -76,7 +77,9 @@ def convert(
     settings = {"source": str(source), "to": to}
     save_model(folder, loaded.network, loaded.tokenizer, verb="convert", settings=settings, written_out=to == "hf")
     readable = to == "hf" or is_native(loaded.network.config.encoder)
-    typer.echo(f"wrote {folder}, which litebert {'and transformers load' if readable else 'loads (--to hf for others)'}")
+    typer.echo(
+        f"wrote {folder}, which litebert {'and transformers load' if readable else 'loads (--to hf for others)'}"
+    )
 
 
 def main() -> None:

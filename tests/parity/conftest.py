@@ -20,7 +20,7 @@ CLASSES = {"albert": "Albert", "bert": "Bert", "roberta": "Roberta", "distilbert
 
 @pytest.fixture
 def reference():
-    """Make a ``transformers`` model, say ("bert", "ForMaskedLM"), with every weight drawn anew, norms and biases too."""
+    """Make a ``transformers`` model, say ("bert", "ForMaskedLM"), with every weight drawn anew."""
 
     def make(family: str, kind: str = "Model", std: float = 0.3, **changes: object) -> torch.nn.Module:
         settings = {"vocab_size": VOCAB, "attn_implementation": "eager", **SIZES[family], **changes}

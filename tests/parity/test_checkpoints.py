@@ -1,10 +1,11 @@
-"""Checkpoints in and out: heads give the same logits, round trips are exact, any plan can be written for transformers."""
+"""Checkpoints in and out: the same logits, exact round trips, any plan written for transformers."""
 
 import json
 
 import pytest
 import torch
 import transformers
+
 from litebert.checkpoints.folder import load_model, save_model, wanted_heads
 from litebert.nn.families import family_config
 from litebert.nn.layout import Layout
@@ -49,7 +50,9 @@ def our_logits(network: Network, family: str) -> dict[str, list[torch.Tensor]]:
         if name == "masked_lm":
             logits[name] = list(network.masked_lm(states, torch.arange(sum(LENGTHS))).split(LENGTHS))
         elif name == "span":
-            logits[name] = [torch.stack(x, -1) for x in zip(*(part.split(LENGTHS) for part in head(states)), strict=True)]
+            logits[name] = [
+                torch.stack(x, -1) for x in zip(*(part.split(LENGTHS) for part in head(states)), strict=True)
+            ]
         elif name == "choice":
             logits[name] = list(head(pooled, 1))
         else:
@@ -132,7 +135,14 @@ PLANS = {
     "custom": {"custom_plan": [[0, 1], [1, 0], [0, 0], [1, 1]]},
     "no projection": {"embedding_width": 32},
 }
-SMALL = {"vocab_size": 60, "width": 32, "embedding_width": 16, "num_layers": 4, "num_heads": 4, "feed_forward_width": 64}
+SMALL = {
+    "vocab_size": 60,
+    "width": 32,
+    "embedding_width": 16,
+    "num_layers": 4,
+    "num_heads": 4,
+    "feed_forward_width": 64,
+}
 
 
 @pytest.mark.parametrize("plan", list(PLANS))

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from litebert.checkpoints.convert import read_theirs, with_modern_names
 from litebert.checkpoints.folder import load_model
 from litebert.nn.layout import Layout

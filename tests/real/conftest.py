@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from litebert.checkpoints.folder import load_model
 from litebert.nn.layout import Layout
 from litebert.text.tokenizers import SMILES, pattern_tokenizer

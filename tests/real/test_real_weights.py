@@ -1,9 +1,10 @@
-"""Checkpoints that others trained: same states as ``transformers``, and the masked tokens they are known to get right."""
+"""Checkpoints that others trained: same states as ``transformers``, and the masked tokens they get right."""
 
-import litebert
 import pytest
 import torch
 import transformers
+
+import litebert
 from litebert.checkpoints.folder import load_model
 from litebert.nn.layout import Layout
 

@@ -78,7 +78,9 @@ def bench_forward(
         theirs_compiled = torch.compile(theirs, dynamic=True)
         engines.insert(2, ("transformers compiled, as they come", _padded(theirs_compiled, ids, batch, device, False)))
         engines.insert(3, ("transformers compiled, sorted", _padded(theirs_compiled, ids, batch, device, True)))
-        engines.append(("litebert compiled, packed", _packed(ours, ids, device, torch.compile(ours.encoder, dynamic=True))))
+        engines.append(
+            ("litebert compiled, packed", _packed(ours, ids, device, torch.compile(ours.encoder, dynamic=True)))
+        )
     tokens, rows = sum(map(len, ids)), []
     for name, run in engines:
         say(name)
@@ -104,7 +106,9 @@ def _their_model(network: Network) -> torch.nn.Module:
     try:
         import transformers
     except ImportError:
-        raise InputError("`litebert bench` compares with transformers; install it: pip install 'litebert[dev]'") from None
+        raise InputError(
+            "`litebert bench` compares with transformers; install it: pip install 'litebert[dev]'"
+        ) from None
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     with tempfile.TemporaryDirectory() as folder:

@@ -13,7 +13,9 @@ app = typer.Typer(help="Measure against other libraries, side by side in one run
 @app.command()
 def forward(
     model: Annotated[str, typer.Argument(help="A preset or a model folder.")] = "albert-base-v2",
-    texts: Annotated[Path | None, typer.Option(help="A file of texts, one a line; else random ids of mixed length.")] = None,
+    texts: Annotated[
+        Path | None, typer.Option(help="A file of texts, one a line; else random ids of mixed length.")
+    ] = None,
     count: Annotated[int, typer.Option(help="How many texts.")] = 128,
     mean: Annotated[float, typer.Option(help="Mean length of random texts, in tokens.")] = 25,
     batch: Annotated[int, typer.Option(help="Texts in a padded batch.")] = 32,

@@ -17,7 +17,9 @@ _HEADS: tuple[HeadName, ...] = ("masked_lm", "order", "classify", "span", "choic
 
 def guess_family(theirs: Mapping[str, Tensor]) -> str | None:
     """The family whose prefix the tensor names carry, for a config.json that does not say."""
-    return next((family for family, names in NAMES.items() if any(k.startswith(f"{names.body}.") for k in theirs)), None)
+    return next(
+        (family for family, names in NAMES.items() if any(k.startswith(f"{names.body}.") for k in theirs)), None
+    )
 
 
 def with_modern_names(theirs: Mapping[str, Tensor], family: str) -> dict[str, Tensor]:
@@ -94,8 +96,9 @@ def write_theirs(ours: Mapping[str, Tensor], config: NetworkConfig) -> dict[str,
 def unrolled(ours: Mapping[str, Tensor], config: NetworkConfig) -> tuple[dict[str, Tensor], NetworkConfig]:
     """The same computation with every layer's blocks written out, so that ``transformers`` can express any plan."""
     encoder = config.encoder
-    layers = {"share": "none", "num_groups": 1, "layers_per_group": 1, "custom_plan": ()}
-    plain = replace(encoder, **layers, embedding_projection=True if encoder.family == "albert" else None)
+    projection = True if encoder.family == "albert" else None
+    plain = replace(encoder, share="none", num_groups=1, layers_per_group=1, custom_plan=())
+    plain = replace(plain, embedding_projection=projection)
     native_groups(plain)  # says why where even this has no class
     kept = {name: x for name, x in ours.items() if not name.startswith(("encoder.attention.", "encoder.feed_forward."))}
     for depth, (attention, feed_forward) in enumerate(encoder.plan):

@@ -30,8 +30,8 @@ from litebert.checkpoints.convert import (
 from litebert.checkpoints.huggingface import is_native, read_encoder_config, read_heads, write_config
 from litebert.checkpoints.names import NAMES
 from litebert.checkpoints.tensors import has_tensors, read_tensors, write_tensors
-from litebert.config import build, parse_overrides, preset_names
-from litebert.errors import InputError, nearest
+from litebert.config import build, parse_overrides
+from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
 from litebert.nn.families import preset_config
 from litebert.nn.network import PRETRAINING_HEADS, HeadName, HeadsConfig, Network, NetworkConfig
@@ -90,12 +90,7 @@ def model_config(source: str | os.PathLike[str], overrides: Sequence[str] = ()) 
         changes = parse_overrides(overrides)
         encoder = build(EncoderConfig, {**dataclasses.asdict(config.encoder), **changes}) if changes else config.encoder
         return replace(config, encoder=encoder)
-    name = str(source)
-    if name not in preset_names("models"):
-        if os.sep in name or folder.exists():
-            raise InputError(f"{name} is not a folder with a model")
-        raise InputError(f"'{name}' is neither a folder nor a preset{nearest(name, preset_names('models'))}")
-    return NetworkConfig(encoder=preset_config(name, overrides), heads=HeadsConfig(names=PRETRAINING_HEADS))
+    return NetworkConfig(encoder=preset_config(str(source), overrides), heads=HeadsConfig(names=PRETRAINING_HEADS))
 
 
 def save_model(
@@ -107,7 +102,7 @@ def save_model(
     settings: Mapping[str, Any] | None = None,
     written_out: bool = False,
 ) -> None:
-    """Write a model folder, all or nothing. ``written_out`` copies shared blocks so that transformers loads any plan."""
+    """Write a model folder, all or nothing; ``written_out`` copies shared blocks so transformers loads any plan."""
     tensors: dict[str, Tensor] = {name: tensor.detach().cpu() for name, tensor in network.state_dict().items()}
     config = network.config
     if written_out and not is_native(config.encoder):
@@ -215,7 +210,9 @@ def _check_shapes(tensors: Mapping[str, Tensor], config: NetworkConfig) -> None:
             )
 
 
-def wanted_heads(names: Sequence[HeadName], labels: Sequence[str] = ("0", "1"), answerable: bool = False) -> HeadsConfig:
+def wanted_heads(
+    names: Sequence[HeadName], labels: Sequence[str] = ("0", "1"), answerable: bool = False
+) -> HeadsConfig:
     """The heads a task asks for."""
     return HeadsConfig(names=tuple(names), labels=tuple(labels), answerable=answerable)
 

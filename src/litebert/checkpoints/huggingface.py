@@ -138,9 +138,7 @@ def read_encoder_config(theirs: Mapping[str, Any], family: str) -> EncoderConfig
     if ours["classifier_dropout"] is None:
         ours["classifier_dropout"] = ours["dropout"]
     if ours["activation"] not in _ACTIVATIONS:
-        raise InputError(
-            f"the checkpoint's activation '{ours['activation']}' is not one of {', '.join(_ACTIVATIONS)}"
-        )
+        raise InputError(f"the checkpoint's activation '{ours['activation']}' is not one of {', '.join(_ACTIVATIONS)}")
     ours["activation"] = _ACTIVATIONS[ours["activation"]]
     if family == "albert":
         ours["embedding_projection"] = True

@@ -85,7 +85,9 @@ class Model:
         """The ``k`` likeliest words for the mask in a text; with several masks, such a list for each."""
         tokenizer = self._tokenizer()
         if "masked_lm" not in self.network.heads:
-            raise InputError("this model has no masked-LM head, so it cannot fill gaps; load one that was saved with it")
+            raise InputError(
+                "this model has no masked-LM head, so it cannot fill gaps; load one that was saved with it"
+            )
         encoded = tokenizer.encode(text)
         gaps = [place for place, id in enumerate(encoded.ids) if id == tokenizer.mask_id]
         if not gaps:
@@ -111,7 +113,9 @@ class Model:
 
     def _tokenizer(self) -> Tokenizer:
         if self.tokenizer is None:
-            raise InputError("this model has no tokenizer, so it takes ids only; load a folder that holds tokenizer.json")
+            raise InputError(
+                "this model has no tokenizer, so it takes ids only; load a folder that holds tokenizer.json"
+            )
         return self.tokenizer
 
     def _pack_encoded(self, encoded: Sequence[Encoded]) -> tuple[Tensor, Layout, Tensor | None]:

@@ -7,6 +7,9 @@ weights, or runs in fp32 on CUDA is padded inside this call and nowhere else.
 T tokens, S sequences, N longest, A heads, D head width.
 """
 
+from itertools import pairwise
+from typing import cast
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -25,7 +28,8 @@ def attend(
     """Softmax attention of (T, A, D) within each sequence; ``bias`` (S, A, N, N) is added to the scaled scores."""
     if bias is None and dropout == 0.0:
         if q.is_cuda and varlen_attn is not None and q.dtype in (torch.bfloat16, torch.float16):
-            return varlen_attn(q, k, v, layout.starts, layout.starts, layout.longest, layout.longest)
+            out = varlen_attn(q, k, v, layout.starts, layout.starts, layout.longest, layout.longest)
+            return cast(Tensor, out)
         if q.device.type == "cpu":
             return _attend_runs(q, k, v, layout.starts)[0]
     return _attend_padded(q, k, v, layout, bias, dropout)
@@ -125,7 +129,7 @@ class _Run:
 def _runs(starts: Tensor) -> list[_Run]:
     bounds = starts.tolist()
     runs: list[_Run] = []
-    for start, end in zip(bounds[:-1], bounds[1:], strict=True):
+    for start, end in pairwise(bounds):
         if end == start:
             continue
         if runs and runs[-1].length == end - start:

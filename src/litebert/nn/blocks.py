@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from litebert.nn.attention import attend
 from litebert.nn.config import Activation, EncoderConfig
 from litebert.nn.layout import Layout
-from litebert.nn.positions import RelativePositions, Relations
+from litebert.nn.positions import Relations, RelativePositions
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),

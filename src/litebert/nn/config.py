@@ -108,7 +108,9 @@ class EncoderConfig:
         """The block of a depth when blocks are shared within groups of ``layers_per_group`` layers, each repeated."""
         repeats = self.num_layers // self.layers_per_group
         repeat, inner = divmod(depth, self.layers_per_group)
-        group = int(repeat / (repeats / self.num_groups))  # floor(repeat * groups / repeats) with Hugging Face's rounding
+        group = int(
+            repeat / (repeats / self.num_groups)
+        )  # floor(repeat * groups / repeats) with Hugging Face's rounding
         return group * self.layers_per_group + inner
 
     @property

@@ -29,7 +29,9 @@ class Encoder(nn.Module):
         self.feed_forward = nn.ModuleList(FeedForwardBlock(config) for _ in range(config.num_feed_forward_blocks))
         initialise(self, config.initial_std)
 
-    def forward(self, ids: Tensor, layout: Layout, segments: Tensor | None = None, *, depth: int | None = None) -> Tensor:
+    def forward(
+        self, ids: Tensor, layout: Layout, segments: Tensor | None = None, *, depth: int | None = None
+    ) -> Tensor:
         """(T) ids to the states (T, H) after ``depth`` layers, all of them unless said otherwise."""
         x = self.embeddings(ids, layout, segments)
         relations = self._relations(layout, segments, x.dtype)

@@ -3,10 +3,11 @@
 Presets add sizes to these; checkpoints add what their config.json says. No torch here.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from litebert.config import build, parse_overrides, read_preset
+from litebert.config import build, parse_overrides, preset_names, read_preset
 from litebert.errors import InputError, nearest
 from litebert.nn.config import EncoderConfig
 
@@ -57,15 +58,17 @@ def family_config(fields: Mapping[str, Any]) -> EncoderConfig:
     if family not in FAMILIES:
         raise InputError(f"there is no family '{family}'{nearest(str(family), FAMILIES)}")
     merged = {**FAMILIES[family], **fields}
-    if "width" in fields and "embedding_width" not in fields and family != "albert":
-        merged["embedding_width"] = fields["width"]
-    elif family != "albert" and "embedding_width" not in fields:
-        merged["embedding_width"] = EncoderConfig.width
+    if family != "albert" and "embedding_width" not in fields:  # only ALBERT factorises
+        merged["embedding_width"] = fields.get("width", EncoderConfig.width)
     return build(EncoderConfig, merged)
 
 
 def preset_config(name: str, overrides: Sequence[str] = ()) -> EncoderConfig:
     """The config of a named preset with ``field=value`` words applied."""
+    if os.sep in name:
+        raise InputError(f"{name} is not a folder with a model")
+    if name not in preset_names("models"):
+        raise InputError(f"'{name}' is neither a folder nor a preset{nearest(name, preset_names('models'))}")
     fields = read_preset("models", name)
     fields.pop("about", None)
     return family_config({**fields, **parse_overrides(overrides)})

@@ -5,11 +5,12 @@ import os
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
+
 from litebert.checkpoints.folder import load_model, save_model
 from litebert.errors import InputError
 from litebert.nn.families import preset_config
 from litebert.nn.network import pretraining_network
-from safetensors.torch import load_file, save_file
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+
 import litebert
 from litebert.errors import InputError
 from litebert.infer.model import Model
@@ -11,7 +12,8 @@ from litebert.nn.families import family_config
 from litebert.nn.network import pretraining_network
 from litebert.text.tokenizers import read_tokenizer
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"the cat sat on a mat and dog ran far away , . !".split()]
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "a", "mat", "and", "dog", "ran"]
+WORDS += ["far", "away", ",", ".", "!"]
 
 
 @pytest.fixture

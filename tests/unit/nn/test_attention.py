@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from litebert.nn import attention
 from litebert.nn.layout import Layout
 

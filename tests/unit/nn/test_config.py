@@ -1,6 +1,7 @@
 """Plans follow from how blocks are shared; a config that makes no sense is refused in words."""
 
 import pytest
+
 from litebert.config import preset_names
 from litebert.errors import InputError
 from litebert.nn.families import family_config, preset_config
@@ -23,7 +24,7 @@ def test_plans():
 
 
 def test_uneven_groups_are_the_papers():
-    """Group of depth i = floor(i * groups / layers); for a few odd sizes Hugging Face's rounding differs, and we follow."""
+    """Group of depth i = floor(i * groups / layers); for odd sizes Hugging Face rounds, and we follow."""
     for layers in (1, 2, 3, 4, 6, 8, 12, 16, 24, 48):
         for groups in range(1, layers + 1):
             config = preset_config("albert-tiny", [f"num_layers={layers}", f"num_groups={groups}"])

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from litebert.checkpoints.folder import load_model, save_model
 from litebert.nn import attention
 from litebert.nn.families import family_config, preset_config
@@ -109,7 +110,7 @@ def test_compiled_equals_eager_in_fp32(family):
 
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_compiled_training_step_in_bf16(checkpointing):
-    """Against fp32 the compiled step may be no worse than the eager one; one compilation for all batches of a budget."""
+    """The compiled step is as near to fp32 as the eager one; one compilation serves all batches of a budget."""
     torch.manual_seed(0)
     net = pretraining_network(preset_config("albert-base-v2", ["num_layers=4"])).cuda()
     net.encoder.checkpointing = checkpointing

@@ -2,12 +2,20 @@
 
 import pytest
 import torch
+
 from litebert.errors import InputError
 from litebert.nn.families import family_config
 from litebert.nn.layout import Layout
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig, pretraining_network
 
-SMALL = {"vocab_size": 50, "width": 32, "embedding_width": 16, "num_layers": 3, "num_heads": 4, "feed_forward_width": 64}
+SMALL = {
+    "vocab_size": 50,
+    "width": 32,
+    "embedding_width": 16,
+    "num_layers": 3,
+    "num_heads": 4,
+    "feed_forward_width": 64,
+}
 FAMILIES = ["albert", "bert", "roberta", "distilbert", "xlnet"]
 
 

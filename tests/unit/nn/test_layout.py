@@ -1,6 +1,7 @@
 """Layouts: where sequences start, and the same layout with fixed shapes."""
 
 import torch
+
 from litebert.nn.layout import Layout
 
 

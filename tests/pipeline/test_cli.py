@@ -1,0 +1,67 @@
+"""The command line as a user meets it: light to start, and a sentence instead of a traceback."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+
+def litebert(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "litebert", *words], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    "code", ["import litebert", "import litebert.cli", "from litebert.nn.families import preset_config"]
+)
+def test_nothing_heavy_is_imported_before_it_is_needed(code):
+    heavy = "{'torch', 'numba', 'transformers', 'tokenizers', 'numpy', 'matplotlib', 'rich.console'}"
+    check = f"{code}; import sys; print(sorted({heavy} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", check], capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_help_names_the_verbs():
+    text = litebert("--help").stdout
+    for verb in ("ls", "show", "convert", "bench", "plan"):
+        assert verb in text
+
+
+def test_ls_and_show():
+    names = [line.split()[0] for line in litebert("ls").stdout.splitlines()]
+    assert "albert-xxlarge-v2" in names and "xlnet-large" in names
+    shown = yaml.safe_load(litebert("show", "albert-base", "share=attention", "embedding_width=64").stdout)
+    assert (shown["share"], shown["embedding_width"], shown["width"]) == ("attention", 64, 768)
+    assert shown["plan"].startswith("0-0 0-1 0-2")
+
+
+def test_convert_there_and_back(tmp_path):
+    made = litebert("convert", "albert-tiny", str(tmp_path / "one"))
+    assert made.returncode == 0 and "transformers" in made.stdout and "its weights are new" in made.stderr
+    assert litebert("convert", str(tmp_path / "one"), str(tmp_path / "two"), "--to", "hf").returncode == 0
+    first, second = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two"))
+    assert first == second
+    run = json.loads((tmp_path / "two" / "run.json").read_text())
+    assert run["verb"] == "convert" and run["source"] == str(tmp_path / "one")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["show", "albert-bsae"], "'albert-bsae' is neither a folder nor a preset; did you mean 'albert-base'?"),
+        (["show", "albert-base", "widht=3"], "unknown field 'widht'; did you mean 'width'?"),
+        (["show", "no/such/folder"], "no/such/folder is not a folder with a model"),
+        (["convert", "no/such/folder", "out"], "no/such/folder is not a folder with a model"),
+        (["convert", "albert-tiny", "out", "--to", "onnx"], "--to is 'onnx' but must be litebert or hf"),
+        (["plan", "albert-bsae"], "did you mean 'albert-base'?"),
+        (["plan", "albert-base", "widht=3"], "did you mean 'width'?"),
+        (["bench", "forward", "--texts", "no-such-file"], "no-such-file: No such file or directory"),
+    ],
+)
+def test_mistakes_get_one_sentence_and_exit_code_2(words, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = litebert(*words)
+    assert result.returncode == 2
+    assert said in result.stderr and "Traceback" not in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
