@@ -10,19 +10,21 @@ files that transformers wrote.
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Backend
 
-from litebert.errors import InputError
+from litebert.errors import InputError, nearest
 from litebert.text.families import BERT, FAMILIES, ROLES, Family, Role, guess_family
 from litebert.text.pairs import Encoded
 from litebert.text.sentencepiece_model import CONTROL, UNIGRAM, USER_DEFINED, read_sentencepiece_model
 from litebert.text.tokenizer import Tokenizer
 
-__all__ = ["Encoded", "Tokenizer", "pattern_tokenizer", "read_tokenizer"]
+__all__ = ["SMILES", "Encoded", "Tokenizer", "mark_special_tokens", "pattern_tokenizer", "read_tokenizer"]
 
 # What a special token is called where neither the folder nor the family says.
 _USUAL_NAMES: dict[Role, tuple[str, ...]] = {
@@ -36,24 +38,45 @@ FILES = "tokenizer.json, spiece.model, vocab.json with merges.txt, or vocab.txt"
 
 
 def read_tokenizer(folder: Path, family: str | None = None) -> Tokenizer:
-    """The tokenizer in ``folder`` for a model of ``family``; without one, guessed from the special tokens."""
+    """The tokenizer in ``folder`` for a model of ``family``; without one, guessed from the special tokens.
+
+    One file that holds a whole tokenizer (``.json``, ``.model``, ``.txt``) will do in place of a folder.
+    """
     folder = Path(folder)
-    if not folder.is_dir():
-        raise InputError(f"there is no folder '{folder}' to read a tokenizer from")
-    options = _read_options(folder)
     known = FAMILIES.get(family or "")
-    if (folder / "tokenizer.json").is_file():
-        backend = _read_json(folder / "tokenizer.json", options)
-    elif (folder / "spiece.model").is_file():
-        backend = _read_unigram(folder / "spiece.model", known, options)
-    elif (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
-        backend = _read_byte_level(folder / "vocab.json", folder / "merges.txt", options)
-    elif (folder / "vocab.txt").is_file():
-        backend = _read_wordpiece(folder / "vocab.txt", options)
+    if folder.is_dir():
+        options = _read_options(folder)
+        backend = _read_folder(folder, known, options)
+    elif folder.is_file():
+        options = {}
+        backend = _read_file(folder, known, options)
     else:
-        raise InputError(f"the folder '{folder}' holds no tokenizer ({FILES})")
+        raise InputError(f"there is no folder '{folder}' to read a tokenizer from")
     kind = type(backend.model).__name__
-    return _finish(backend, known or guess_family(backend.get_vocab(), kind), options)
+    return mark_special_tokens(backend, known or guess_family(backend.get_vocab(), kind), options)
+
+
+def _read_folder(folder: Path, family: Family | None, options: Mapping[str, Any]) -> Backend:
+    for name in ("tokenizer.json", "spiece.model"):
+        if (folder / name).is_file():
+            return _read_file(folder / name, family, options)
+    if (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
+        return _read_byte_level(folder / "vocab.json", folder / "merges.txt", options)
+    if (folder / "vocab.txt").is_file():
+        return _read_file(folder / "vocab.txt", family, options)
+    raise InputError(f"the folder '{folder}' holds no tokenizer ({FILES})")
+
+
+def _read_file(path: Path, family: Family | None, options: Mapping[str, Any]) -> Backend:
+    match path.suffix:
+        case ".json":
+            return _read_json(path, options)
+        case ".model":
+            return _read_unigram(path, family, options)
+        case ".txt":
+            return _read_wordpiece(path, options)
+        case _:
+            raise InputError(f"'{path}' is not a tokenizer; give a folder with {FILES}")
 
 
 def pattern_tokenizer(vocab_file: Path, pattern: str, family: str = "bert") -> Tokenizer:
@@ -63,6 +86,8 @@ def pattern_tokenizer(vocab_file: Path, pattern: str, family: str = "bert") -> T
     """
     vocab_file = Path(vocab_file)
     vocabulary = _lines(vocab_file)
+    if family not in FAMILIES:
+        raise InputError(f"there is no family '{family}'{nearest(family, FAMILIES)}")
     chosen = FAMILIES[family]
     unknown = _special_names(vocabulary, chosen, {}).get("unk")
     if unknown is None:
@@ -73,7 +98,7 @@ def pattern_tokenizer(vocab_file: Path, pattern: str, family: str = "bert") -> T
     except Exception as error:
         raise InputError(f"'{pattern}' is not a regular expression ({error})") from None
     backend.decoder = decoders.Fuse()
-    return _finish(backend, chosen, {})
+    return mark_special_tokens(backend, chosen)
 
 
 # A bracket group, a two-letter halogen, the arrow of a reaction, or one character.
@@ -105,7 +130,7 @@ def _read_object(path: Path) -> dict[str, Any]:
     return value
 
 
-def _read_json(path: Path, options: dict[str, Any]) -> Backend:
+def _read_json(path: Path, options: Mapping[str, Any]) -> Backend:
     try:
         backend = Backend.from_file(str(path))
     except Exception as error:  # the library raises Exception itself
@@ -124,7 +149,7 @@ def _read_json(path: Path, options: dict[str, Any]) -> Backend:
     return backend
 
 
-def _read_unigram(path: Path, family: Family | None, options: dict[str, Any]) -> Backend:
+def _read_unigram(path: Path, family: Family | None, options: Mapping[str, Any]) -> Backend:
     model = read_sentencepiece_model(path)
     if model.model_type != UNIGRAM:
         raise InputError(f"{path} is not a unigram model, the only kind of SentencePiece model that can be read")
@@ -157,7 +182,7 @@ def _read_unigram(path: Path, family: Family | None, options: dict[str, Any]) ->
     return backend
 
 
-def _read_wordpiece(path: Path, options: dict[str, Any]) -> Backend:
+def _read_wordpiece(path: Path, options: Mapping[str, Any]) -> Backend:
     vocabulary = _lines(path)
     unknown = _special_names(vocabulary, BERT, options).get("unk")
     if unknown is None:
@@ -174,7 +199,7 @@ def _read_wordpiece(path: Path, options: dict[str, Any]) -> Backend:
     return backend
 
 
-def _read_byte_level(vocab_file: Path, merges_file: Path, options: dict[str, Any]) -> Backend:
+def _read_byte_level(vocab_file: Path, merges_file: Path, options: Mapping[str, Any]) -> Backend:
     try:
         vocabulary, merges = models.BPE.read_file(str(vocab_file), str(merges_file))
         backend = Backend(models.BPE(vocabulary, merges, continuing_subword_prefix="", end_of_word_suffix=""))
@@ -195,8 +220,10 @@ def _lines(path: Path) -> dict[str, int]:
     return vocabulary
 
 
-def _finish(backend: Backend, family: Family, options: dict[str, Any]) -> Tokenizer:
-    """Mark the special and added tokens, so that they are recognised in a text, and wrap up."""
+def mark_special_tokens(
+    backend: Backend, family: Family, options: Mapping[str, Any] = MappingProxyType({})
+) -> Tokenizer:
+    """A tokenizer in which the special and added tokens are recognised in a text; ``options`` are a folder's."""
     for _, token in sorted(options.get("added_tokens_decoder", {}).items(), key=lambda item: int(item[0])):
         backend.add_tokens([_added_token(token, bool(token.get("special", False)))])
     vocabulary = backend.get_vocab(with_added_tokens=True)
@@ -215,7 +242,7 @@ def _finish(backend: Backend, family: Family, options: dict[str, Any]) -> Tokeni
     return Tokenizer(backend, family, names)
 
 
-def _roberta_post_processor(backend: Backend, names: dict[Role, str], options: dict[str, Any]) -> Any:
+def _roberta_post_processor(backend: Backend, names: dict[Role, str], options: Mapping[str, Any]) -> Any:
     if "cls" not in names or "sep" not in names:
         return None
     vocabulary = backend.get_vocab(with_added_tokens=True)
@@ -227,7 +254,7 @@ def _roberta_post_processor(backend: Backend, names: dict[Role, str], options: d
     )
 
 
-def _special_names(vocabulary: dict[str, int], family: Family, options: dict[str, Any]) -> dict[Role, str]:
+def _special_names(vocabulary: dict[str, int], family: Family, options: Mapping[str, Any]) -> dict[Role, str]:
     """The special tokens that the vocabulary has: as the folder names them, as the family does, or as is usual."""
     names: dict[Role, str] = {}
     for role in ROLES:
