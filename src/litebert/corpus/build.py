@@ -21,8 +21,9 @@ from litebert.corpus.selection import Batch, Reader, Selection
 from litebert.corpus.sentences import Languages, sentence_splitter
 from litebert.corpus.shards import PART, sync_folder
 from litebert.corpus.store import FORMAT, SPLITS, STORE_FILE, TOKENIZER_FOLDER, Manifest, Origin, ShardEntry, Store
-from litebert.corpus.tokenise import RawDocument, Tokenised, special_ids, start_worker, tokenise
+from litebert.corpus.tokenise import RawDocument, Tokenised, Tools, special_ids, start_worker, tokenise
 from litebert.errors import InputError
+from litebert.text.normalise import Rules, check_rules
 from litebert.text.raw import Errors, expand
 from litebert.text.streams import STANDARD_INPUT
 from litebert.text.tokenizers import Tokenizer, read_tokenizer
@@ -35,6 +36,7 @@ class BuildSettings:
     """What of a build decides the bytes of the store, beside the text and the tokenizer."""
 
     languages: tuple[str, ...] = ()
+    normalisation: Rules = "none"  # beyond that of the tokenizer, which a model meets in use, too
     field: str = "text"
     errors: Errors = "strict"
     deduplicate: bool = True
@@ -43,6 +45,7 @@ class BuildSettings:
     shard_tokens: int = 1 << 23
 
     def __post_init__(self) -> None:
+        check_rules(self.normalisation)
         if not 0 <= self.held_out < 1:
             raise InputError(
                 f"held_out is {self.held_out:g} but must be a share from 0 to below 1 (or 0% to below 100%)"
@@ -78,29 +81,37 @@ def build_store(
     sentence_splitter()  # say now, not in a worker, that the library is missing
     tokenizer = read_tokenizer(tokenizer_folder)
     origin = _origin(sources, tokenizer, languages, settings)
+    selection = Selection(
+        sources=sources,
+        field=settings.field,
+        errors=settings.errors,
+        languages=languages,
+        deduplicate=settings.deduplicate,
+        held_out=settings.held_out,
+        seed=settings.seed,
+    )
+    tools = Tools(folder / TOKENIZER_FOLDER, tokenizer.family, settings.normalisation)
     with _locked(folder):
-        manifest = _begin(folder, origin, tokenizer)
-        if manifest.complete:
-            return Store.open(folder)
-        selection = Selection(
-            sources=sources,
-            field=settings.field,
-            errors=settings.errors,
-            languages=languages,
-            deduplicate=settings.deduplicate,
-            held_out=settings.held_out,
-            seed=settings.seed,
-        )
-        build = _Build(folder, manifest, selection, settings.shard_tokens)
         try:
-            build.run(workers or available_cores(), report)
+            manifest = _begin(folder, origin, tokenizer)
+            if not manifest.complete:
+                with closing(_Build(folder, manifest, selection, tools, settings.shard_tokens)) as build:
+                    build.run(workers or available_cores(), report)
         except OSError as error:
             if error.errno in DISK_FULL:
-                raise InputError(build.disk_full(error)) from None
+                raise InputError(_disk_full(folder, error)) from None
             raise
-        finally:
-            build.close()
     return Store.open(folder)
+
+
+def _disk_full(folder: Path, error: OSError) -> str:
+    """What to say where there is no room left."""
+    shards = Manifest.read(folder).shards if (folder / STORE_FILE).is_file() else ()
+    tokens = sum(entry.tokens for entry in shards)
+    return (
+        f"no room left to write {folder} ({os.strerror(error.errno or errno.ENOSPC)}); {len(shards)} shards with "
+        f"{tokens:,} tokens are whole and stay; free some space and run the same command again to go on"
+    )
 
 
 def available_cores() -> int:
@@ -111,8 +122,9 @@ def available_cores() -> int:
 class _Build:
     """A build under way."""
 
-    def __init__(self, folder: Path, manifest: Manifest, selection: Selection, shard_tokens: int) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, selection: Selection, tools: Tools, shard_tokens: int) -> None:
         self._folder = folder
+        self._tools = tools
         self._manifest = manifest
         self._reader = Reader(selection, manifest.shards)
         self._writers = {
@@ -130,8 +142,7 @@ class _Build:
     def run(self, workers: int, report: Callable[[Progress], None]) -> None:
         """Everything from the first document to the complete store."""
         tokens = 0
-        tokenizer_folder = self._folder / TOKENIZER_FOLDER
-        with closing(_tokenised(self._reader.batches(), tokenizer_folder, workers)) as results:
+        with closing(_tokenised(self._reader.batches(), self._tools, workers)) as results:
             for batch, result in results:
                 for entry in self._writers[batch.split].add(batch, result):
                     self._list(entry)
@@ -177,26 +188,17 @@ class _Build:
         self._manifest.write(self._folder)
         sync_folder(self._folder)
 
-    def disk_full(self, error: OSError) -> str:
-        """What to say where there is no room left."""
-        shards = Manifest.read(self._folder).shards
-        tokens = sum(entry.tokens for entry in shards)
-        return (
-            f"no room left to write {self._folder} ({os.strerror(error.errno or errno.ENOSPC)}); {len(shards)} shards "
-            f"with {tokens:,} tokens are whole and stay; free some space and run the same command again to go on"
-        )
-
     def close(self) -> None:
         """Leave no half-written shard."""
         for writer in self._writers.values():
             writer.discard()
 
 
-def _tokenised(batches: Iterator[Batch], tokenizer_folder: Path, workers: int) -> Generator[tuple[Batch, Tokenised]]:
+def _tokenised(batches: Iterator[Batch], tools: Tools, workers: int) -> Generator[tuple[Batch, Tokenised]]:
     """The batches with their tokens, in order; one worker is this process itself."""
     if workers == 1:
         before = os.environ.get("TOKENIZERS_PARALLELISM")
-        start_worker(tokenizer_folder)
+        start_worker(tools)
         try:
             for batch in batches:
                 yield batch, tokenise(batch.documents)
@@ -206,9 +208,7 @@ def _tokenised(batches: Iterator[Batch], tokenizer_folder: Path, workers: int) -
             else:
                 os.environ["TOKENIZERS_PARALLELISM"] = before
         return
-    pool: OrderedPool[Sequence[RawDocument], Tokenised, Path] = OrderedPool(
-        workers, start_worker, tokenizer_folder, tokenise
-    )
+    pool: OrderedPool[Sequence[RawDocument], Tokenised, Tools] = OrderedPool(workers, start_worker, tools, tokenise)
     try:
         yield from pool.run((batch, batch.documents) for batch in batches)
     finally:
@@ -220,7 +220,7 @@ def _origin(sources: Sequence[str], tokenizer: Tokenizer, languages: Languages, 
     paths = expand(sources)
     return Origin(
         tokenizer=tokenizer.fingerprint,
-        normalisation="the tokenizer's own",
+        normalisation=settings.normalisation,
         languages=languages.listed(),
         settings={
             "field": settings.field,
@@ -264,7 +264,7 @@ def _begin(folder: Path, origin: Origin, tokenizer: Tokenizer) -> Manifest:
     copy = folder / TOKENIZER_FOLDER
     shutil.rmtree(copy, ignore_errors=True)
     tokenizer.save(copy)
-    assert read_tokenizer(copy).fingerprint == tokenizer.fingerprint
+    assert read_tokenizer(copy, tokenizer.family).fingerprint == tokenizer.fingerprint
     return manifest
 
 

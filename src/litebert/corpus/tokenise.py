@@ -14,6 +14,7 @@ from litebert.corpus.sentences import sentence_splitter, split_document
 from litebert.corpus.store import token_type
 from litebert.corpus.word_starts import word_features, word_starts
 from litebert.errors import InputError
+from litebert.text.normalise import Rules, normalise
 from litebert.text.tokenizers import Tokenizer, read_tokenizer
 
 # Characters given to the library at once: its results are large, so that more would only take memory.
@@ -40,11 +41,22 @@ class Tokenised:
     characters: npt.NDArray[np.int64]  # of each document
 
 
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a worker needs to start."""
+
+    tokenizer_folder: Path
+    family: str
+    rules: Rules
+
+
 class DocumentTokeniser:
     """A tokenizer and a sentence splitter at work."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, rules: Rules = "none") -> None:
+        """``rules`` are applied before the tokenizer's own."""
         self._tokenizer = tokenizer
+        self._rules: Rules = rules
         self._segment = sentence_splitter()
         self._features = word_features(tokenizer)
         self._type = token_type(tokenizer.vocab_size)
@@ -58,6 +70,8 @@ class DocumentTokeniser:
         arrays: list[npt.NDArray[np.intp]] = []
         lengths: list[int] = []
         for texts in _chunks(chain.from_iterable(sentences)):
+            if self._rules != "none":
+                texts = [normalise(text, self._rules) for text in texts]
             ids = self._tokenizer.ids_batch(texts)
             lengths += map(len, ids)
             arrays.append(np.fromiter(chain.from_iterable(ids), np.intp, sum(lengths[-len(ids) :])))
@@ -112,11 +126,11 @@ def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
 _at_work: DocumentTokeniser | None = None
 
 
-def start_worker(tokenizer_folder: Path) -> None:
+def start_worker(tools: Tools) -> None:
     """Make a process ready for ``tokenise``."""
     global _at_work
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
-    _at_work = DocumentTokeniser(read_tokenizer(tokenizer_folder))
+    _at_work = DocumentTokeniser(read_tokenizer(tools.tokenizer_folder, tools.family), tools.rules)
 
 
 def tokenise(documents: Sequence[RawDocument]) -> Tokenised:

@@ -31,6 +31,12 @@ def build_verb(
             "such as '*ja-*=ja'. Can be given several times.",
         ),
     ] = None,
+    normalise: Annotated[
+        str,
+        typer.Option(
+            help="Rules applied before the tokenizer's own: none (the tokenizer knows best), nfkc, or albert (English)."
+        ),
+    ] = "none",
     held_out: Annotated[str, typer.Option(help="Share of documents held out, such as 1% or 0.01.")] = "1%",
     field: Annotated[str, typer.Option(help="The field of .jsonl or column of .parquet that has the text.")] = "text",
     errors: Annotated[
@@ -56,6 +62,7 @@ def build_verb(
         raise InputError(f"--workers is {workers} but must be 0 (one a core) or more")
     settings = BuildSettings(
         languages=tuple(language or ()),
+        normalisation=normalise,  # type: ignore[arg-type]  # checked there
         field=field,
         errors="replace" if errors == "replace" else "strict",
         deduplicate=not keep_duplicates,

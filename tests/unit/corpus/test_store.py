@@ -28,9 +28,21 @@ def write_shard(folder: Path, number: int = 0, vocab_size: int = 100, shift: int
     return writer
 
 
+def make_origin() -> Origin:
+    return Origin(
+        tokenizer="t",
+        normalisation="n",
+        languages=["en"],
+        settings={"seed": 0},
+        sources=["a.txt"],
+        source_bytes=[9],
+        content="c",
+    )
+
+
 def write_store(folder: Path, *, complete: bool = True, vocab_size: int = 100, shift: int = 0) -> Manifest:
     entry = write_shard(folder, vocab_size=vocab_size, shift=shift).close(2, "digest")
-    origin = Origin(tokenizer="t", normalisation="n", languages=["en"], settings={"seed": 0}, sources=["a.txt"], source_bytes=[9])
+    origin = make_origin()
     manifest = Manifest(
         format=FORMAT,
         complete=complete,
@@ -135,7 +147,13 @@ def test_unknown_split(tmp_path: Path) -> None:
 
 def test_fingerprint_follows_every_part_of_the_origin() -> None:
     origin = Origin(
-        tokenizer="t", normalisation="n", languages=["en"], settings={"seed": 0}, sources=["a"], source_bytes=[9], content="c"
+        tokenizer="t",
+        normalisation="n",
+        languages=["en"],
+        settings={"seed": 0},
+        sources=["a"],
+        source_bytes=[9],
+        content="c",
     )
     others = [
         dataclasses.replace(origin, tokenizer="u"),
