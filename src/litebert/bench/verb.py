@@ -55,3 +55,25 @@ def forward(
             f"{row.engine:40} {row.tokens_per_second:10,.0f} {row.texts_per_second:9,.1f} "
             f"{row.tokens_per_second / base:6.2f} {row.worst_difference:11.1e}"
         )
+
+
+@app.command()
+def corpus(
+    corpus: Annotated[list[str], typer.Argument(help="Text files, as for litebert corpus build.")],
+    tokenizer: Annotated[Path, typer.Option("--tokenizer", "-t", help="Folder with the tokenizer.")],
+    language: Annotated[list[str] | None, typer.Option("--language", "-l", help="As for corpus build.")] = None,
+    workers: Annotated[int, typer.Option(help="Processes; 0 for one a core.")] = 0,
+    megabytes: Annotated[float, typer.Option(help="How much of the text to measure with.")] = 20,
+    json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Building a store: speed next to the tokenizer library by itself, same text and processes."""
+    import dataclasses
+    import json as json_module
+
+    from litebert.bench.corpus_build import bench_build
+
+    build = bench_build(corpus, tokenizer, languages=language or (), workers=workers or None, megabytes=megabytes)
+    if json:
+        typer.echo(json_module.dumps({"build": dataclasses.asdict(build) | {"ratio": build.ratio}}, indent=2))
+        return
+    typer.echo(build.table())
