@@ -22,6 +22,7 @@ from litebert.corpus.sentences import Languages, sentence_splitter
 from litebert.corpus.shards import PART, sync_folder
 from litebert.corpus.store import FORMAT, SPLITS, STORE_FILE, TOKENIZER_FOLDER, Manifest, Origin, ShardEntry, Store
 from litebert.corpus.tokenise import RawDocument, Tokenised, Tools, special_ids, start_worker, tokenise
+from litebert.corpus.word_starts import word_features
 from litebert.errors import InputError
 from litebert.text.normalise import Rules, check_rules
 from litebert.text.raw import Errors, expand
@@ -90,7 +91,7 @@ def build_store(
         held_out=settings.held_out,
         seed=settings.seed,
     )
-    tools = Tools(folder / TOKENIZER_FOLDER, tokenizer.family, settings.normalisation)
+    tools = Tools(folder / TOKENIZER_FOLDER, tokenizer.family, settings.normalisation, word_features(tokenizer))
     with _locked(folder):
         try:
             manifest = _begin(folder, origin, tokenizer)

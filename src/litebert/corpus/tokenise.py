@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from litebert.corpus.sentences import sentence_splitter, split_document
 from litebert.corpus.store import token_type
-from litebert.corpus.word_starts import word_features, word_starts
+from litebert.corpus.word_starts import word_starts
 from litebert.errors import InputError
 from litebert.text.normalise import Rules, normalise
 from litebert.text.tokenizers import Tokenizer, read_tokenizer
@@ -43,22 +43,23 @@ class Tokenised:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What a worker needs to start."""
+    """What a worker needs to start. The rules are applied before the tokenizer's own."""
 
     tokenizer_folder: Path
     family: str
     rules: Rules
+    features: npt.NDArray[np.uint8]  # of ``word_features``, made once for all workers
 
 
 class DocumentTokeniser:
     """A tokenizer and a sentence splitter at work."""
 
-    def __init__(self, tokenizer: Tokenizer, rules: Rules = "none") -> None:
-        """``rules`` are applied before the tokenizer's own."""
+    def __init__(self, tools: Tools) -> None:
+        tokenizer = read_tokenizer(tools.tokenizer_folder, tools.family)
         self._tokenizer = tokenizer
-        self._rules: Rules = rules
+        self._rules = tools.rules
+        self._features = tools.features
         self._segment = sentence_splitter()
-        self._features = word_features(tokenizer)
         self._type = token_type(tokenizer.vocab_size)
         # A text that speaks of [MASK] must not put a real one in the corpus: to a model it would mean something else.
         special = special_ids(tokenizer)
@@ -130,7 +131,7 @@ def start_worker(tools: Tools) -> None:
     """Make a process ready for ``tokenise``."""
     global _at_work
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
-    _at_work = DocumentTokeniser(read_tokenizer(tools.tokenizer_folder, tools.family), tools.rules)
+    _at_work = DocumentTokeniser(tools)
 
 
 def tokenise(documents: Sequence[RawDocument]) -> Tokenised:

@@ -51,6 +51,8 @@ def piece_features(piece: str, marking: Marking) -> np.uint8:
     features = MARKED if marked else np.uint8(0)
     if not data:
         return features | BARE if marked else features
+    if data.isascii():
+        return features
     text = data.decode("utf-8", "replace")
     if _unspaced(text[0]) or (text[0] == "\ufffd" and data[0] in _UNSPACED_LEAD):
         features |= UNSPACED_FIRST
