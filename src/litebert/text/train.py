@@ -1,14 +1,13 @@
 """Training a tokenizer: a sample of the corpus, normalised, to a vocabulary whose special ids are ALBERT's."""
 
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from tokenizers import Tokenizer as Backend
-from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from litebert.errors import InputError, nearest
 from litebert.text.families import ALBERT
@@ -17,13 +16,14 @@ from litebert.text.sample import sample_lines
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.tokenizers import mark_special_tokens
 from litebert.text.unigram import train_unigram
+from litebert.text.wordpiece import train_wordpiece
 
 Kind = Literal["unigram", "wordpiece"]
 Fallback = Literal["none", "character", "byte"]
 Report = Callable[[str], None]
 
 SPECIAL = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")  # ids 0 to 4
-COVERAGE = 0.9995  # of the characters of the text; the rest, once-seen letters of other scripts, are unknown
+COVERAGE = 0.9999  # of the characters of the text; the rest, letters seen a few times in all, are unknown
 # Byte pieces stand in for unknown characters only, never for the text "<0x41>": no path through that is worse.
 BYTE_SCORE = -1000.0
 
@@ -67,7 +67,7 @@ def _unigram(lines: list[str], settings: TrainSettings, report: Report) -> Backe
     normaliser = backend_normaliser(settings.rules, settings.lowercase)
     with tempfile.TemporaryDirectory(prefix="litebert-") as folder:
         model = train_unigram(
-            (_normalised(line, normaliser) for line in lines),
+            (line if normaliser is None else " ".join(normaliser.normalize_str(line).split()) for line in lines),
             Path(folder),
             vocab_size=settings.vocab_size,
             special=SPECIAL,
@@ -91,48 +91,20 @@ def _unigram(lines: list[str], settings: TrainSettings, report: Report) -> Backe
 
 def _wordpiece(lines: list[str], settings: TrainSettings, report: Report) -> Backend:
     """Pieces of words as BERT splits them, every Han character a word; accents go only where the rules say so."""
-    steps = [backend_normaliser(settings.rules, settings.lowercase)] if settings.rules != "none" else []
+    steps = [backend_normaliser(settings.rules)] if settings.rules != "none" else []
     lowercase = settings.lowercase or settings.rules == "albert"
     steps.append(normalizers.BertNormalizer(strip_accents=settings.rules == "albert", lowercase=lowercase))
-    backend = Backend(models.WordPiece(unk_token=SPECIAL[1]))
-    backend.normalizer = normalizers.Sequence(steps)
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    backend.decoder = decoders.WordPiece(prefix="##")
-    report("training: counting words")
-    counts = Counter(character for line in lines for character in _normalised(line, backend.normalizer))
-    alphabet = len(counts) if settings.fallback == "character" else _covering(counts)
-    if alphabet + len(SPECIAL) > settings.vocab_size:
-        raise InputError(
-            f"a vocabulary of {settings.vocab_size:,} pieces is too small: single characters and special tokens alone "
-            f"take {alphabet + len(SPECIAL):,}; give a larger --vocab-size"
-        )
-    trainer = trainers.WordPieceTrainer(
+    normaliser, pre_tokenizer = normalizers.Sequence(steps), pre_tokenizers.BertPreTokenizer()
+    vocabulary = train_wordpiece(
+        (normaliser.normalize_str(line) for line in lines),
+        pre_tokenizer,
         vocab_size=settings.vocab_size,
-        special_tokens=list(SPECIAL),
-        limit_alphabet=alphabet,
-        min_frequency=2,
-        show_progress=False,
+        special=SPECIAL,
+        coverage=1.0 if settings.fallback == "character" else COVERAGE,
+        report=report,
     )
-    report("training: joining pieces")
-    backend.train_from_iterator(lines, trainer)
-    found = backend.get_vocab_size()
-    if found < settings.vocab_size:
-        raise InputError(
-            f"the corpus is too small for a vocabulary of {settings.vocab_size:,} pieces; "
-            f"give more text or --vocab-size {found} or less"
-        )
+    backend = Backend(models.WordPiece(vocabulary, unk_token=SPECIAL[1]))
+    backend.normalizer = normaliser
+    backend.pre_tokenizer = pre_tokenizer
+    backend.decoder = decoders.WordPiece(prefix="##")
     return backend
-
-
-def _covering(counts: Counter[str]) -> int:
-    """How many of the most frequent characters make up the share of the text that must be covered."""
-    wanted, reached = COVERAGE * sum(counts.values()), 0
-    for number, (_, count) in enumerate(counts.most_common(), 1):
-        reached += count
-        if reached >= wanted:
-            return number
-    return len(counts)
-
-
-def _normalised(line: str, normaliser: Any) -> str:
-    return line if normaliser is None else " ".join(normaliser.normalize_str(line).split())

@@ -41,6 +41,8 @@ def train_unigram(
         "vocab_size": vocab_size,
         "character_coverage": coverage,
         "byte_fallback": byte_pieces,
+        # With these a text that spells out a byte piece, <0x41>, can be told apart from the piece.
+        "required_chars": "<>0123456789ABCDEFx" if byte_pieces else "",
         "normalization_rule_name": "identity",  # the lines are normalised, and the tokenizer brings its own rules
         "max_sentence_length": 1 << 20,  # longer lines would be left out; ours are cut before
         "pad_id": 0,

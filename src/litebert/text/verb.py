@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -210,20 +211,20 @@ def _is_trained_tokenizer(folder: Path) -> bool:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """A line that says what is going on: live in a terminal, otherwise one line for each new stage."""
+    """A line that says what is going on: live in a terminal, otherwise one for each new stage and every ten seconds."""
     if sys.stderr.isatty():
         from rich.console import Console
 
         with Console(stderr=True).status("starting") as status:
             yield status.update
         return
-    last = ""
+    last, said = "", 0.0
 
     def report(message: str) -> None:
-        nonlocal last
+        nonlocal last, said
         stage = message.split(":")[0]
-        if stage != last:
+        if stage != last or time.monotonic() - said > 10:
             print(message, file=sys.stderr, flush=True)
-        last = stage
+            last, said = stage, time.monotonic()
 
     yield report
