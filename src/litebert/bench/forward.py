@@ -67,7 +67,8 @@ def bench_forward(
     loaded = load_model(source, device=device)
     ids = _ids(loaded, texts, count, mean)
     theirs = _their_model(loaded.network).to(device).eval()
-    expected = _packed(loaded.network, ids, device)()
+    with torch.inference_mode():
+        expected = _packed(loaded.network, ids, device)()
     ours, theirs = loaded.network.to(dtype), theirs.to(dtype)
     engines: list[tuple[str, Callable[[], Tensor]]] = [
         ("transformers, batches as they come", _padded(theirs, ids, batch, device, by_length=False)),
@@ -138,7 +139,7 @@ def _padded(
 def _packed(
     network: Network, ids: list[list[int]], device: str, encoder: Callable[..., Tensor] | None = None
 ) -> Callable[[], Tensor]:
-    encoder = encoder or network.encoder
+    encoder = network.encoder if encoder is None else encoder
 
     def run() -> Tensor:
         out: list[Tensor] = []

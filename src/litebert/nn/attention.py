@@ -1,8 +1,8 @@
 """The one place that knows about attention kernels: ``attend`` over packed sequences.
 
 On CUDA in half precision: flash attention for sequences of any lengths, no padding. On a CPU: the fused kernel on each
-run of equally long sequences, so no padding either. Whatever adds a bias to the scores (XLNet), drops attention
-weights, or runs in fp32 on CUDA is padded inside this call and nowhere else.
+run of equally long sequences, so no padding either. What adds a bias to the scores (XLNet), runs in fp32 on CUDA or
+drops attention weights on a CPU is padded inside this call and nowhere else.
 
 T tokens, S sequences, N longest, A heads, D head width.
 """
@@ -13,26 +13,29 @@ from typing import cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
 
 from litebert.nn.layout import Layout
-
-try:
-    from torch.nn.attention.varlen import varlen_attn
-except ImportError:  # a build of torch without it
-    varlen_attn = None  # type: ignore[assignment]
 
 
 def attend(
     q: Tensor, k: Tensor, v: Tensor, layout: Layout, *, bias: Tensor | None = None, dropout: float = 0.0
 ) -> Tensor:
     """Softmax attention of (T, A, D) within each sequence; ``bias`` (S, A, N, N) is added to the scaled scores."""
-    if bias is None and dropout == 0.0:
-        if q.is_cuda and varlen_attn is not None and q.dtype in (torch.bfloat16, torch.float16):
-            out = varlen_attn(q, k, v, layout.starts, layout.starts, layout.longest, layout.longest)
-            return cast(Tensor, out)
-        if q.device.type == "cpu":
-            return _attend_runs(q, k, v, layout.starts)[0]
+    if bias is None and q.is_cuda and q.dtype in (torch.bfloat16, torch.float16):
+        return _attend_flash(q, k, v, layout, dropout)
+    if bias is None and dropout == 0.0 and q.device.type == "cpu":
+        return _attend_runs(q, k, v, layout.starts)[0]
     return _attend_padded(q, k, v, layout, bias, dropout)
+
+
+def _attend_flash(q: Tensor, k: Tensor, v: Tensor, layout: Layout, dropout: float) -> Tensor:
+    starts, longest = layout.starts, layout.longest
+    if dropout == 0.0:
+        return cast(Tensor, varlen_attn(q, k, v, starts, starts, longest, longest))
+    # The operator under varlen_attn, which has no argument for dropout.
+    flash = torch.ops.aten._flash_attention_forward
+    return cast(Tensor, flash(q, k, v, starts, starts, longest, longest, dropout, False, False)[0])
 
 
 def pad(x: Tensor, layout: Layout) -> Tensor:

@@ -37,13 +37,13 @@ class Layout:
 
     @property
     def first(self) -> Tensor:
-        """The flat index of each sequence's first token."""
-        return self.starts[:-1].long()
+        """The flat index of each sequence's first token (of an empty one at the end: some token, for fixed shapes)."""
+        return self.starts[:-1].long().clamp(max=self.num_tokens - 1)
 
     @property
     def last(self) -> Tensor:
         """The flat index of each sequence's last token."""
-        return self.starts[1:].long() - 1
+        return (self.starts[1:].long() - 1).clamp(min=0)
 
     @property
     def lengths(self) -> Tensor:
@@ -51,8 +51,10 @@ class Layout:
 
     def sequence_of_token(self) -> Tensor:
         """(T) the number of the sequence each token is in."""
-        places = torch.arange(self.num_tokens, device=self.starts.device, dtype=self.starts.dtype)
-        return torch.searchsorted(self.starts[1:], places, right=True)
+        # Counts the ends passed so far. (torch 2.11 compiles searchsorted on a slice of ``starts`` wrongly.)
+        ends = self.starts[1:].long()
+        passed = torch.zeros(self.num_tokens + 1, dtype=torch.int64, device=ends.device)
+        return passed.index_add(0, ends, torch.ones_like(ends)).cumsum(0)[:-1]
 
     def fixed(self, num_sequences: int, longest: int) -> "Layout":
         """The same layout with empty sequences added up to a count and a given bound, so that shapes never change."""

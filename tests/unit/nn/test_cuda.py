@@ -115,6 +115,7 @@ def test_compiled_training_step_in_bf16(checkpointing):
     net = pretraining_network(preset_config("albert-base-v2", ["num_layers=4"])).cuda()
     net.encoder.checkpointing = checkpointing
     torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
     compiled = torch.compile(net.encoder, fullgraph=True)
     for lengths in ([512, 300, 212], [128] * 8, [1, 1023 - 512, 512]):
         ids = torch.randint(0, 30000, (1024,), device="cuda")

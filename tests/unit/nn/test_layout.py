@@ -18,3 +18,4 @@ def test_fixed_adds_empty_sequences():
     layout = Layout.of([2, 3]).fixed(5, 8)
     assert layout.starts.tolist() == [0, 2, 5, 5, 5, 5]
     assert layout.longest == 8 and layout.lengths.tolist() == [2, 3, 0, 0, 0]
+    assert layout.first.tolist() == [0, 2, 4, 4, 4] and layout.last.tolist() == [1, 4, 4, 4, 4]
