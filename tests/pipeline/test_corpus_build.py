@@ -100,13 +100,21 @@ def test_killed_at_ten_random_moments(tmp_path: Path, tokenizer_folder: Path) ->
     assert len(sizes) > 2, f"the moments were not spread over the build: {sizes}"
 
 
-def test_interrupt_says_how_to_go_on(tmp_path: Path, tokenizer_folder: Path) -> None:
+def start_and_wait(tmp_path: Path, tokenizer: Path) -> tuple[subprocess.Popen[str], list[psutil.Process], Path]:
+    """A build that has written its first shard, and its workers."""
     corpus, store = tmp_path / "corpus.txt", tmp_path / "store"
     write_corpus(corpus, 6_000_000)
-    process = start(corpus, tokenizer_folder, store, "--workers", "2", "--shard-tokens", "20000")
-    while process.poll() is None and not any(store.glob("train-*")):
+    process = start(corpus, tokenizer, store, "--workers", "2", "--shard-tokens", "20000")
+    while process.poll() is None and not (store / "train-00000").exists():
         time.sleep(0.02)
-    workers = psutil.Process(process.pid).children(recursive=True)
+    children = psutil.Process(process.pid).children(recursive=True)
+    workers = [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+    assert len(workers) == 2
+    return process, workers, store
+
+
+def test_interrupt_says_how_to_go_on(tmp_path: Path, tokenizer_folder: Path) -> None:
+    process, workers, store = start_and_wait(tmp_path, tokenizer_folder)
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -117,18 +125,22 @@ def test_interrupt_says_how_to_go_on(tmp_path: Path, tokenizer_folder: Path) -> 
 
 
 def test_workers_do_not_outlive_a_killed_parent(tmp_path: Path, tokenizer_folder: Path) -> None:
-    corpus, store = tmp_path / "corpus.txt", tmp_path / "store"
-    write_corpus(corpus, 6_000_000)
-    process = start(corpus, tokenizer_folder, store, "--workers", "2", "--shard-tokens", "20000")
-    while process.poll() is None and not any(store.glob("train-*")):
-        time.sleep(0.02)
-    workers = psutil.Process(process.pid).children(recursive=True)
-    assert len(workers) >= 2
+    process, workers, _ = start_and_wait(tmp_path, tokenizer_folder)
     process.kill()
     process.wait()
     _, alive = psutil.wait_procs(workers, timeout=20)
     assert not alive
     process.communicate()
+
+
+def test_killed_worker_is_told(tmp_path: Path, tokenizer_folder: Path) -> None:
+    process, workers, store = start_and_wait(tmp_path, tokenizer_folder)
+    workers[0].kill()
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert errors.startswith("litebert: a worker process ended by itself")
+    assert errors.count("\n") == 1
+    Store.open(store, partial=True).verify()
 
 
 def peak_memory(process: subprocess.Popen[str]) -> int:

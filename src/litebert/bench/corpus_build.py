@@ -86,7 +86,7 @@ def bench_build(
             shutil.rmtree(folder / "store", ignore_errors=True)
             begin = time.perf_counter()
             settings = BuildSettings(languages=tuple(languages))
-            store = build_store([str(text)], tokenizer_folder, folder / "store", settings, workers=workers)
+            store = build_store([str(text)], folder / "tokenizer", folder / "store", settings, workers=workers)
             builds.append(time.perf_counter() - begin)
         splits = [store.split(split) for split in ("train", "held_out")]
         return BuildFigures(

@@ -1,0 +1,36 @@
+"""The measurement of building: it counts the same text on both sides, and the bound that the project sets itself."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from litebert.bench.corpus_build import TARGET, BuildFigures, bench_build
+
+
+@pytest.fixture(scope="module")
+def albert(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> Path:
+    folder = tmp_path_factory.mktemp("albert")
+    shutil.copy(shared_data / "vocab" / "albert-30k.model", folder / "spiece.model")
+    return folder
+
+
+def measure(albert: Path, shared_data: Path, megabytes: float, rounds: int) -> BuildFigures:
+    corpus = [str(shared_data / "corpus" / "en-wiki.txt.xz")]
+    return bench_build(corpus, albert, workers=2, megabytes=megabytes, rounds=rounds)
+
+
+@pytest.mark.shared
+def test_same_text_on_both_sides(albert: Path, shared_data: Path) -> None:
+    figures = measure(albert, shared_data, 0.5, 1)
+    assert figures.text_bytes >= 500_000
+    # Sentences are tokenised one by one, which changes a token here and there at their ends.
+    assert figures.build_tokens == pytest.approx(figures.library_tokens, rel=0.001)
+    assert figures.ratio == pytest.approx(figures.build_speed / figures.library_speed)
+    assert f"{figures.ratio:.2f}" in figures.table()
+
+
+@pytest.mark.shared
+@pytest.mark.slow
+def test_building_keeps_up_with_the_library(albert: Path, shared_data: Path) -> None:
+    assert measure(albert, shared_data, 24, 2).ratio >= TARGET
