@@ -1,0 +1,97 @@
+"""A split cut into slices of whole documents, and an epoch's windows: groups of slices in an order drawn for it.
+
+A slice is small enough to shuffle by and large enough to read at disk speed. A window is what inputs are shuffled and
+packed within; it is copied from the shards when a batch of it is wanted, so memory does not grow with the corpus.
+"""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from litebert.corpus.draws import make_key, open_stream, shuffled
+from litebert.corpus.store import Shard
+
+SLICE_TOKENS = 65_536
+Integers = npt.NDArray[np.int64]
+
+# Columns of the table of slices.
+SHARD, FIRST_SENTENCE, END_SENTENCE, FIRST_DOCUMENT, FIRST_TOKEN, NUM_TOKENS = range(6)
+
+
+@numba.njit(cache=True, nogil=True)
+def _cut(sentences: Any, documents: Any, shard: Any, size: Any, rows: Any) -> Any:
+    """Fill ``rows`` with the slices of a shard; a document over 4 sizes is cut between sentences. Returns how many."""
+    count: Any = 0
+    first: Any = 0
+    first_document: Any = 0
+    for document in range(len(documents) - 1):
+        begin, end = np.int64(documents[document]), np.int64(documents[document + 1])
+        start = np.int64(sentences[first])
+        if np.int64(sentences[end]) - start > 4 * size:
+            for sentence in range(begin + 1, end):
+                if np.int64(sentences[sentence]) - start >= 2 * size:
+                    rows[count] = (shard, first, sentence, first_document, start, np.int64(sentences[sentence]) - start)
+                    count, first, first_document = count + 1, sentence, document
+                    start = np.int64(sentences[first])
+        tokens = np.int64(sentences[end]) - start
+        if tokens >= size or (document == len(documents) - 2 and tokens > 0):
+            rows[count] = (shard, first, end, first_document, start, tokens)
+            count, first, first_document = count + 1, end, document + 1
+    return count
+
+
+def cut_slices(shards: Sequence[Shard], size: int = SLICE_TOKENS) -> Integers:
+    """The table of slices of a split, one row a slice, in the order of the text."""
+    tables = [np.empty((0, 6), np.int64)]
+    for number, shard in enumerate(map(opened, shards)):
+        rows = np.empty((shard.num_tokens // size + 2, 6), np.int64)
+        tables.append(rows[: _cut(shard.sentences, shard.documents, number, size, rows)])
+    return np.concatenate(tables)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The slices of a split in the order of one epoch, divided evenly over windows."""
+
+    slices: Integers  # the table above, its rows in the epoch's order
+    bounds: Integers  # window w is the rows from bounds[w] to bounds[w + 1]
+
+    @classmethod
+    def draw(cls, slices: Integers, seed: int, epoch: int, window_tokens: int) -> "Windows":
+        """Shuffle the slices for an epoch and group them into windows of about ``window_tokens``."""
+        number = max(1, int(slices[:, NUM_TOKENS].sum()) // window_tokens)
+        number = min(number, max(1, len(slices)))
+        order = shuffled(open_stream(make_key(seed, epoch), 0), len(slices))
+        return cls(slices[order], np.arange(number + 1) * len(slices) // number)
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def rows(self, window: int) -> Integers:
+        """The slices of one window."""
+        return self.slices[self.bounds[window] : self.bounds[window + 1]]
+
+
+def copy_tokens(shards: Sequence[Shard], rows: Integers) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
+    """The tokens and word starts of some slices, one after the other."""
+    size = int(rows[:, NUM_TOKENS].sum())
+    open_shards = {number: opened(shards[number]) for number in np.unique(rows[:, SHARD])}
+    tokens = np.empty(size, next(iter(open_shards.values())).tokens.dtype)
+    word_starts = np.empty(size, np.uint8)
+    offset = 0
+    for row in rows:
+        shard, begin, end = open_shards[row[SHARD]], row[FIRST_TOKEN], row[FIRST_TOKEN] + row[NUM_TOKENS]
+        tokens[offset : offset + end - begin] = shard.tokens[begin:end]
+        word_starts[offset : offset + end - begin] = shard.word_starts[begin:end]
+        offset += end - begin
+    return tokens, word_starts
+
+
+def opened(shard: Shard) -> Shard:
+    """A shard with its own mappings, gone when it is: a corpus of any size takes few file handles and little memory."""
+    return copy.copy(shard)
