@@ -89,7 +89,7 @@ def train(
         [result] = measure_fertility([tokenizer], texts(held_out=True))
         typer.echo(
             f"on {result.documents:,} held-out documents: {result.per_word:.4f} tokens per word, "
-            f"{result.unknown_share:.3%} unknown"
+            f"{result.per_character:.4f} per character, {result.unknown_share:.3%} unknown"
         )
 
 
