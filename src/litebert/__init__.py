@@ -5,10 +5,11 @@
 
 from typing import TYPE_CHECKING, Any
 
+from litebert.version import __version__
+
 if TYPE_CHECKING:
     from litebert.infer.model import Model, load
 
-__version__ = "0.1.0"
 __all__ = ["Model", "__version__", "load"]
 
 

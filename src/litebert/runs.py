@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from litebert import __version__
+from litebert.version import __version__
 
 RUN_FILE = "run.json"
 
