@@ -1,0 +1,36 @@
+"""What a model is to be used for: how many tokens at once, of what length, in which precision, with which optimiser."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from litebert.plan.arithmetic import Purpose
+
+Precision = Literal["fp32", "bf16", "fp16"]
+Optimiser = Literal["adamw", "lamb", "muon", "sgd"]
+Kind = Literal["cuda", "cpu"]
+PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16", "fp16")
+OPTIMISERS: tuple[Optimiser, ...] = ("adamw", "lamb", "muon", "sgd")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """One batch and all that decides what it costs."""
+
+    purpose: Purpose
+    kind: Kind
+    tokens: int
+    sequences: int
+    longest: int
+    precision: Precision
+    optimiser: Optimiser = "adamw"
+    checkpointing: bool = False
+    compiled: bool = False
+
+    @property
+    def is_half(self) -> bool:
+        return self.precision != "fp32"
+
+    @property
+    def number_bytes(self) -> int:
+        """Bytes of a number in the matrix products."""
+        return 2 if self.is_half else 4
