@@ -74,6 +74,11 @@ def corpus(
 
     build = bench_build(corpus, tokenizer, languages=language or (), workers=workers or None, megabytes=megabytes)
     if json:
-        typer.echo(json_module.dumps({"build": dataclasses.asdict(build) | {"ratio": build.ratio}}, indent=2))
+        typer.echo(
+            json_module.dumps(
+                {"build": dataclasses.asdict(build) | {"ratio": build.ratio, "processor_ratio": build.processor_ratio}},
+                indent=2,
+            )
+        )
         return
     typer.echo(build.table())

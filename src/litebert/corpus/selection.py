@@ -18,7 +18,7 @@ from litebert.corpus.tokenise import RawDocument
 from litebert.errors import InputError
 from litebert.text.raw import Errors, documents
 
-BATCH = 1 << 17  # characters a task; small enough that tasks under way take little memory
+BATCH = 1 << 15  # characters a task; small, so that workers end together and tasks under way take little memory
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,6 +79,57 @@ def build_verb(
     print(summary(store))
 
 
+@app.command("look")
+def look_verb(
+    folder: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of the store.")],
+    length: Annotated[int, typer.Option(help="The most tokens of an input.")] = 512,
+    budget: Annotated[int, typer.Option(help="The most tokens of a batch.")] = 8192,
+    order: Annotated[str, typer.Option(help="sop, nsp or none.")] = "sop",
+    masking: Annotated[str, typer.Option(help="ngram, whole-word or plain.")] = "ngram",
+    rate: Annotated[float, typer.Option(help="Share of the text to predict.")] = 0.15,
+    openings: Annotated[
+        str, typer.Option(help="Under sop, openings of documents are for masking only, or for pairs, too.")
+    ] = "masking",
+    split: Annotated[str, typer.Option(help="train or held_out.")] = "train",
+    seed: Annotated[int, typer.Option(help="Of the draws.")] = 0,
+    epoch: Annotated[int, typer.Option(help="The epoch to look at.")] = 0,
+    examples: Annotated[int, typer.Option(help="How many inputs to show.")] = 3,
+    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write a page with plots to this file.")] = None,
+    partial: Annotated[bool, typer.Option("--partial", help="Look at a store whose build is not finished.")] = False,
+) -> None:
+    """Look into a store and its batches: counts, masks, labels, examples, and whether words tell the order."""
+    import dataclasses
+    import json as json_module
+
+    from litebert.corpus.batches import BatchSettings
+    from litebert.corpus.look import look
+    from litebert.corpus.look_text import print_look
+    from litebert.corpus.store import Store
+
+    settings = BatchSettings(
+        length=length,
+        budget=budget,
+        order=order,  # type: ignore[arg-type]  # checked there, as the next two
+        masking=masking,  # type: ignore[arg-type]
+        openings=openings,  # type: ignore[arg-type]
+        rate=rate,
+        seed=seed,
+    )
+    found = look(Store.open(folder, partial=partial), settings, split=split, epoch=epoch, num_examples=examples)
+    if html is not None:
+        from litebert.corpus.look_page import make_page
+        from litebert.runs import write_atomically
+
+        write_atomically(html, make_page(found))
+    if json:
+        print(json_module.dumps(dataclasses.asdict(found), ensure_ascii=False))
+        return
+    print_look(found)
+    if html is not None:
+        print(f"\nwrote {html}")
+
+
 def parse_share(text: str) -> float:
     """``1%`` or ``0.01`` as a number."""
     try:
