@@ -15,6 +15,8 @@ from litebert.plan.work import Work
 
 INDEX = 8  # bytes of an index, and of the mean and the reciprocal deviation that a norm keeps for a token
 
+HEAP_BLOCK_BYTES = 32 * 2**20  # glibc never puts larger ones into its heap
+
 
 @dataclass(frozen=True)
 class LayerActivations:
@@ -23,10 +25,17 @@ class LayerActivations:
     attention: float
     feed_forward: float
     extra: float
+    in_small_blocks: float  # of what it keeps, that in tensors small enough for the C library's heap
 
     @property
     def kept(self) -> float:
         return self.attention + self.feed_forward
+
+    def times(self, share: float) -> "LayerActivations":
+        """The same with only a share of it kept."""
+        return LayerActivations(
+            self.attention * share, self.feed_forward * share, self.extra, self.in_small_blocks * share
+        )
 
 
 def stream_bytes(config: EncoderConfig, work: Work) -> int:
@@ -63,7 +72,13 @@ def layer_activations(config: EncoderConfig, work: Work) -> LayerActivations:
     quadratic = _scores(config, work)
     if quadratic:  # by then the feed-forward block's are gone, so this matters for long sequences only
         extra = max(extra, 2 * quadratic + 4 * entry - feed_forward)
-    return LayerActivations(attention, feed_forward, extra)
+    large = _in_large_blocks(inner, 2 if keeps_input else 1) + _in_large_blocks(quadratic, 3)
+    small = 0.0 if entry >= HEAP_BLOCK_BYTES else max(0.0, attention + feed_forward - large)
+    return LayerActivations(attention, feed_forward, extra, small)
+
+
+def _in_large_blocks(size: float, count: int) -> float:
+    return count * size if size >= HEAP_BLOCK_BYTES else 0.0
 
 
 def _attended(config: EncoderConfig, work: Work) -> float:

@@ -10,12 +10,12 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from litebert.config import build
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
+from litebert.resident import resident_peak, return_large_blocks
 
 WARM_UP_STEPS = {"cpu": 1, "cuda": 3}  # the first makes the optimiser's state, compiled code and the like
 
@@ -64,6 +64,8 @@ def take_steps(request: Request) -> Measured:
     from litebert.plan.step import made_up_batch, training_step
 
     before = resident_peak()
+    if request.checkpointing and request.device == "cpu":
+        return_large_blocks()
     torch.manual_seed(0)
     batch = made_up_batch(request.encoder, list(request.lengths), request.device)
     step = training_step(
@@ -94,22 +96,6 @@ def take_steps(request: Request) -> Measured:
         loss=float(loss),
         device=torch.cuda.get_device_name() if on_cuda else f"CPU, {torch.get_num_threads()} threads",
     )
-
-
-def resident_peak() -> int:
-    """The most memory this process ever had in use, in bytes.
-
-    Linux tells it of the program itself; what ``getrusage`` tells there includes the parent that started it.
-    """
-    status = Path("/proc/self/status")
-    if status.is_file():
-        for line in status.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _read_request(plain: dict[str, Any]) -> Request:

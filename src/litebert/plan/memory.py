@@ -19,6 +19,12 @@ from litebert.plan.activations import (
 from litebert.plan.parameters import Parameters
 from litebert.plan.work import Work
 
+# On a CPU the C library's heap has gaps, about three layers' worth of them, measured at 1,024 to 4,096 tokens on base
+# and large shapes. With checkpointing the freed blocks are given back instead (see ``resident.py``).
+GAPS_IN_LAYERS = 3.0
+# Compiled code keeps a little less than eager code; measured with tests/unit/plan/test_memory_cuda.py.
+COMPILED_SHARE = 0.95
+COMPILED_SCORES = (1.0, 1.5)
 # Measured with `litebert plan albert-tiny --measure --device cpu --tokens 512` (torch 2.13 on Linux): what Python and
 # torch take before there is a model. On CUDA the allocator does not count it.
 RUNTIME_BYTES = {"cpu": 340e6, "cuda": 0.0}
@@ -36,7 +42,8 @@ class Memory:
     activations: float = 0.0
     head: float = 0.0  # the vocabulary's scores and what leads to them
     passing: float = 0.0  # gradients of activations and other things gone a moment later
-    runtime: float = 0.0
+    gaps: float = 0.0  # freed, but not given back to the system
+    runtime: float = 0.0  # Python and torch
 
     @property
     def total(self) -> float:
@@ -75,72 +82,73 @@ def _inference(config: EncoderConfig, parameters: Parameters, work: Work) -> lis
     embedded = 3 * number * config.embedding_width * tokens
     common = Memory(at="", weights=float(number * parameters.bare), runtime=RUNTIME_BYTES[work.kind])
     inputs = 3.0 * INDEX * tokens
-    worst = {"attention": projected, "a feed-forward block": 2 * states + 2 * wide, "the embeddings": embedded}
+    worst = {"attention": projected, "feed-forward": 2 * states + 2 * wide, "embeddings": embedded}
     return [_with(common, at=name, activations=inputs + size) for name, size in worst.items()]
 
 
 def _training(config: EncoderConfig, parameters: Parameters, work: Work) -> list[Memory]:
     count = parameters.with_heads if work.purpose == "pretrain" else parameters.bare
     layer = layer_activations(config, work)
+    if work.compiled:
+        layer = layer.times(COMPILED_SHARE)
     embedded = embedding_activations(config, work) + 4 * INDEX * work.tokens  # and the batch itself
+    boundary = float(stream_bytes(config, work) * config.width * work.tokens)
     common = Memory(
         at="",
         weights=4.0 * count,
         optimiser=optimiser_bytes(parameters, count, work),
         half_weights=_half_weights(config, parameters, work),
-        head=head_activations(config, work),
+        activations=embedded + config.num_layers * (boundary if work.checkpointing else layer.kept),
+        gaps=GAPS_IN_LAYERS * layer.in_small_blocks if work.kind == "cpu" and not work.checkpointing else 0.0,
         runtime=RUNTIME_BYTES[work.kind],
     )
-    boundary = float(stream_bytes(config, work) * config.width * work.tokens)
-    kept = boundary if work.checkpointing else layer.kept
-    whole = _with(common, activations=embedded + config.num_layers * kept, passing=boundary)
-    scores = vocabulary_scores(config, work)
-    loss = (2 if not work.is_half else 2.5) * scores  # logits (half, then fp32) and their logarithms
+    head, scores = head_activations(config, work), vocabulary_scores(config, work)
+    forward, back = _scores_at_once(work)
     moments = [
-        _with(whole, at="the loss, going forward", head=common.head + loss),
-        _with(whole, at="the loss, going back", head=common.head + 3 * scores),  # logarithms and two gradients
+        _with(common, at="loss, forward", head=head + forward * scores, passing=boundary),
+        _with(common, at="loss, backward", head=head + back * scores, passing=boundary),
     ]
-    moments += _layers_going_back(config, parameters, work, common, layer, embedded, boundary)
-    largest = 4.0 * parameters.largest
-    step = 4.0 * count if work.optimiser == "lamb" else 2 * largest if work.optimiser == "muon" else 0.0
-    moments.append(
-        _with(common, at="the optimiser's step", gradients=4.0 * count, head=0.0, half_weights=0.0, passing=step)
+    moments += [
+        _layer_going_back(config, parameters, work, common, layer, depth) for depth in range(config.num_layers, 0, -1)
+    ]
+    # LAMB holds a whole update to take its norm; Muon works on one matrix at a time, with two copies of it.
+    step = {"lamb": 4.0 * count, "muon": 8.0 * parameters.largest}.get(work.optimiser, 0.0)
+    done = _with(common, at="optimiser step", gradients=4.0 * count, half_weights=0.0, activations=0.0)
+    return [*moments, _with(done, passing=step)]
+
+
+def _scores_at_once(work: Work) -> tuple[float, float]:
+    """How many times the vocabulary's fp32 scores are there, going forward and going back."""
+    if work.compiled:
+        return COMPILED_SCORES
+    forward = 2.5 if work.is_half else 2.0  # logits (half, then fp32) and their logarithms
+    return forward, 3.0  # the logarithms and two gradients
+
+
+def _layer_going_back(
+    config: EncoderConfig, parameters: Parameters, work: Work, common: Memory, layer: LayerActivations, depth: int
+) -> Memory:
+    """One layer: the activations from it down are still there, the gradients from it up already."""
+    pretrains = work.purpose == "pretrain"
+    attention, feed_forward = (set(blocks) for blocks in zip(*config.plan[depth - 1 :], strict=True))
+    gradients = parameters.attention * len(attention) / config.num_attention_blocks
+    gradients += parameters.feed_forward * len(feed_forward) / config.num_feed_forward_blocks
+    table = config.vocab_size * config.embedding_width if pretrains else 0
+    above = (config.num_layers - depth) * layer.kept
+    half = common.half_weights
+    boundary = float(stream_bytes(config, work) * config.width * work.tokens)
+    if work.checkpointing:
+        above = (config.num_layers - depth) * boundary - layer.kept  # the layer itself is computed again
+        if work.is_half:  # and so are the half-precision copies of its weights
+            half = 2.0 * (table + parameters.linear_layer)
+    return _with(
+        common,
+        at=f"layer {depth}, backward",
+        gradients=4.0 * (table + gradients),
+        half_weights=half,
+        activations=common.activations - above,
+        passing=layer.extra + boundary,
     )
-    return moments
-
-
-def _layers_going_back(
-    config: EncoderConfig,
-    parameters: Parameters,
-    work: Work,
-    common: Memory,
-    layer: LayerActivations,
-    embedded: float,
-    boundary: float,
-) -> list[Memory]:
-    """Each layer in turn: the activations below it are still there, the gradients above it already."""
-    table = 4.0 * config.vocab_size * config.embedding_width if work.purpose == "pretrain" else 0.0
-    blocks = 4.0 * (parameters.attention + parameters.feed_forward)
-    moments = []
-    for depth in range(config.num_layers, 0, -1):
-        met = {plan[1] for plan in config.plan[depth - 1 :]}
-        gradients = table + blocks * len(met) / config.num_feed_forward_blocks
-        below = (depth * boundary + layer.kept) if work.checkpointing else depth * layer.kept
-        half = common.half_weights
-        if work.checkpointing and work.is_half:  # made anew for the layer that is computed again
-            half = 2.0 * (config.vocab_size * config.embedding_width + parameters.linear_layer)
-        moments.append(
-            _with(
-                common,
-                at=f"layer {depth}, going back",
-                gradients=gradients,
-                half_weights=half,
-                activations=embedded + below,
-                head=0.0,
-                passing=layer.extra + boundary,
-            )
-        )
-    return moments
 
 
 def _half_weights(config: EncoderConfig, parameters: Parameters, work: Work) -> float:

@@ -6,7 +6,6 @@ optimiser) and nothing else, so that its time and memory are those of training.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -15,10 +14,10 @@ from torch import Tensor, nn
 from litebert.nn.config import EncoderConfig
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network, pretraining_network
+from litebert.plan.arithmetic import MASKED_SHARE
+from litebert.plan.work import Precision
 
-Precision = Literal["fp32", "bf16", "fp16"]
 HALF: dict[Precision, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
-MASKED_SHARE = 0.15
 CLIP_NORM = 1.0
 
 
@@ -32,18 +31,6 @@ class Batch:
     positions: Tensor  # (P) the flat places of the masked tokens
     targets: Tensor  # (P) what stood there
     swapped: Tensor  # (S) 0 in order, 1 swapped
-
-
-def lengths_for(tokens: int, length: int, mixed: bool) -> list[int]:
-    """Sequence lengths that add up to ``tokens``: all of ``length``, or mixed, evenly from 1 / 8 of it to all of it."""
-    lengths: list[int] = []
-    left, turn = tokens, 0
-    while left > 0:
-        size = max(1, length * (1 + (5 * turn) % 8) // 8) if mixed else length  # 5 and 8 share no factor: each eighth
-        lengths.append(min(size, left))
-        left -= lengths[-1]
-        turn += 1
-    return lengths
 
 
 def made_up_batch(config: EncoderConfig, lengths: list[int], device: str) -> Batch:

@@ -34,3 +34,15 @@ class Work:
     def number_bytes(self) -> int:
         """Bytes of a number in the matrix products."""
         return 2 if self.is_half else 4
+
+
+def lengths_for(tokens: int, length: int, mixed: bool) -> list[int]:
+    """Sequence lengths that add up to ``tokens``: all of ``length``, or mixed, evenly from 1 / 8 of it to all of it."""
+    lengths: list[int] = []
+    left, turn = tokens, 0
+    while left > 0:
+        size = max(1, length * (1 + (5 * turn) % 8) // 8) if mixed else length  # 5 and 8 share no factor: each eighth
+        lengths.append(min(size, left))
+        left -= lengths[-1]
+        turn += 1
+    return lengths

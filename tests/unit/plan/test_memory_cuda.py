@@ -9,8 +9,7 @@ from litebert.nn.families import preset_config
 from litebert.plan.measure import Request, measure
 from litebert.plan.memory import peak_memory
 from litebert.plan.parameters import count_parameters
-from litebert.plan.step import lengths_for
-from litebert.plan.work import Work
+from litebert.plan.work import Work, lengths_for
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
