@@ -1,16 +1,35 @@
-"""What made a model folder: every verb that writes one leaves a ``run.json`` in it. The registry is these files."""
+"""What made a folder: every verb that writes one leaves a ``run.json`` in it. The registry of runs is these files.
 
+A note says which verb, when, with what settings, what the run came from (its parents), how it stands and what it
+reached. Everything here is light, because ``litebert runs`` reads hundreds of notes and has no use for torch.
+"""
+
+import contextlib
+import errno
+import fcntl
 import json
 import os
+import secrets
+import socket
 import tempfile
 import time
-from collections.abc import Mapping
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Literal
 
+from litebert.errors import InputError
 from litebert.version import __version__
 
 RUN_FILE = "run.json"
+LOCK_FILE = "lock"
+MODEL_FOLDER = "model"  # where a run leaves its model; it counts as part of the run, not as one of its own
+CHECKPOINTS = "checkpoints"
+STORE_FILE = "store.json"  # of a token store, for its fingerprint
+
+Status = Literal["running", "finished", "stopped", "diverged"]
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -28,12 +47,216 @@ def write_atomically(path: Path, text: str) -> None:
         raise
 
 
-def write_run(folder: Path, verb: str, settings: Mapping[str, Any]) -> None:
-    """Leave a note in ``folder`` of which verb made it, when, and with what."""
+@dataclass(frozen=True, kw_only=True)
+class Parent:
+    """Something a run came from. The fingerprint finds it again after it was moved."""
+
+    role: str  # "corpus", "warm start", "source", ...
+    folder: str
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInfo:
+    """A ``run.json`` as read, and where it lies."""
+
+    folder: Path
+    verb: str
+    made: str = ""
+    ended: str = ""
+    litebert: str = ""
+    fingerprint: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    parents: tuple[Parent, ...] = ()
+    status: str = "finished"
+    result: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def model(self) -> str:
+        """What was trained, as far as the settings say so."""
+        named = (self.settings.get(key) for key in ("model", "preset", "source", "kind"))
+        return next((str(name) for name in named if isinstance(name, str)), "")
+
+
+def write_run(
+    folder: Path,
+    verb: str,
+    settings: Mapping[str, Any],
+    *,
+    parents: Sequence[Parent] = (),
+    status: Status = "finished",
+    result: Mapping[str, Any] | None = None,
+) -> None:
+    """Leave a note in ``folder`` of which verb made it, when, with what and from what."""
     note = {
         "verb": verb,
-        "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "made": _now(),
         "litebert": __version__,
-        **settings,
+        "fingerprint": secrets.token_hex(8),
+        "status": status,
+        "parents": [asdict(parent) for parent in parents],
+        "settings": dict(settings),
+        "result": dict(result or {}),
     }
+    _write(folder, note)
+
+
+def update_run(folder: Path, *, status: Status | None = None, result: Mapping[str, Any] | None = None) -> None:
+    """Change how a run stands; figures of ``result`` are added to those noted before."""
+    note = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
+    if status is not None:
+        note["status"] = status
+        note["ended"] = "" if status == "running" else _now()
+    note["result"] = {**note.get("result", {}), **(result or {})}
+    _write(folder, note)
+
+
+def _write(folder: Path, note: Mapping[str, Any]) -> None:
     write_atomically(folder / RUN_FILE, json.dumps(note, indent=2, ensure_ascii=False) + "\n")
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def read_run(folder: Path) -> RunInfo | None:
+    """The note in a folder, or None where there is none that is ours."""
+    try:
+        note = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if not (isinstance(note, dict) and isinstance(note.get("verb"), str) and "litebert" in note):
+        return None  # other tools leave files of this name, too
+    known: dict[str, Any] = {
+        key: str(note[key])
+        for key in ("verb", "made", "ended", "litebert", "fingerprint", "status")
+        if note.get(key) is not None
+    }
+    known |= {key: note[key] for key in ("settings", "result") if isinstance(note.get(key), dict)}
+    parents = tuple(
+        Parent(**{key: str(parent.get(key, "")) for key in ("role", "folder", "fingerprint")})
+        for parent in note.get("parents") or ()
+        if isinstance(parent, dict)
+    )
+    return RunInfo(folder=folder, parents=parents, **known)
+
+
+def parent_of(role: str, folder: Path) -> Parent:
+    """The reference to keep of a folder that a run starts from: a run, a model, a token store."""
+    for place in (folder.parent, folder) if folder.name == MODEL_FOLDER else (folder,):
+        info = read_run(place)
+        if info is not None:
+            return Parent(role=role, folder=str(place), fingerprint=info.fingerprint)
+    fingerprint = ""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        fingerprint = str(json.loads((folder / STORE_FILE).read_text(encoding="utf-8")).get("fingerprint", ""))
+    return Parent(role=role, folder=str(folder), fingerprint=fingerprint)
+
+
+def list_runs(folders: Iterable[Path]) -> list[RunInfo]:
+    """Every run in these folders and below, the oldest first."""
+    found: dict[Path, RunInfo] = {}
+    for folder in folders:
+        for place in _run_folders(folder):
+            info = read_run(place)
+            if info is not None:
+                found.setdefault(place.resolve(), info)
+    return sorted(found.values(), key=lambda info: (info.made, str(info.folder)))
+
+
+def _run_folders(folder: Path) -> Iterator[Path]:
+    for place, inner, files in os.walk(folder):
+        parts_of_run = (MODEL_FOLDER, CHECKPOINTS) if RUN_FILE in files else ()
+        inner[:] = sorted(name for name in inner if not name.startswith(".") and name not in parts_of_run)
+        if RUN_FILE in files:
+            yield Path(place)
+
+
+class RunLock:
+    """Keeps a run folder to one process at a time; the lock dies with the process, however that ends."""
+
+    def __init__(self, run: Path) -> None:
+        self.path = run / LOCK_FILE
+        self._handle: int | None = None
+
+    def __enter__(self) -> "RunLock":
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            _lock(handle)
+        except OSError as error:
+            holder = _holder(self.path)
+            os.close(handle)
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise InputError(
+                    f"{self.path.parent} is in use by {holder}; wait for it to end, stop it, or name another folder"
+                ) from None
+            raise
+        # The file is never removed: a process that had it open could then lock a file that no one else sees.
+        os.ftruncate(handle, 0)
+        mine = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
+        os.pwrite(handle, json.dumps(mine).encode(), 0)
+        self._handle = handle
+        _held.add(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._handle is not None:
+            os.ftruncate(self._handle, 0)
+            os.close(self._handle)
+            self._handle = None
+
+    def forget(self) -> None:
+        """In a forked child: let go of the parent's lock, or a worker that outlives the parent would keep it."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+
+_held: "weakref.WeakSet[RunLock]" = weakref.WeakSet()
+
+
+def _forget_locks() -> None:
+    for lock in list(_held):
+        lock.forget()
+
+
+os.register_at_fork(after_in_child=_forget_locks)
+
+
+def _lock(handle: int) -> None:
+    """Take a lock; the moment in which someone looks whether it is taken (``is_in_use``) is waited out."""
+    for wait in (0.02, 0.05, 0.1, 0.0):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError as error:
+            if not wait or error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise
+            time.sleep(wait)
+
+
+def is_in_use(run: Path) -> bool:
+    """Whether a living process holds the lock of a run, as far as this host can tell."""
+    try:
+        handle = os.open(run / LOCK_FILE, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+def _holder(path: Path) -> str:
+    """Which process a lock file names, in words."""
+    try:
+        mine = json.loads(path.read_text(encoding="utf-8"))
+        return f"process {mine['pid']} on {mine['host']} (since {mine['since']})"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"

@@ -42,7 +42,7 @@ def test_convert_there_and_back(tmp_path):
     first, second = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two"))
     assert first == second
     run = json.loads((tmp_path / "two" / "run.json").read_text())
-    assert run["verb"] == "convert" and run["source"] == str(tmp_path / "one")
+    assert run["verb"] == "convert" and run["settings"]["source"] == str(tmp_path / "one")
 
 
 @pytest.mark.parametrize(

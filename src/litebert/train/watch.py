@@ -1,0 +1,201 @@
+"""What a person sees of a run while it goes, and where its figures are kept.
+
+On a terminal one live line; elsewhere a plain line every ten seconds or so. Every row goes to ``metrics.jsonl`` and to
+the sinks asked for; at the end the curves are drawn as a picture.
+"""
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from litebert.durations import format_duration
+from litebert.runs import Status, read_run, update_run
+from litebert.train.metrics import HELD_OUT, Metrics, Row
+from litebert.train.plot import PICTURE, draw_run
+from litebert.train.sinks import Sink, open_sinks
+
+EVERY = 10.0  # seconds between plain lines
+REFRESH = 0.25  # seconds between changes of the live line
+SEPARATOR = " · "
+
+
+class Watch:
+    """Follows one run. ``total`` is its number of steps, where that is known; a row's own ``progress`` counts first.
+
+    Rows need ``step``; shown are ``progress``, ``tokens_per_second``, ``mfu`` (share of the hardware's peak, 0 to 1),
+    ``loss``, ``*_loss``, ``*_accuracy``, ``seconds_left``. ``live`` is None to look whether there is a terminal.
+    """
+
+    def __init__(
+        self,
+        run: Path,
+        *,
+        total: int | None = None,
+        live: bool | None = None,
+        tensorboard: bool = False,
+        sinks: Sequence[str] = (),
+        unigram: float | None = None,
+        begin: int = 0,
+    ) -> None:
+        self.run, self.total, self.unigram = run, total, unigram
+        self._names = [*(["tensorboard"] if tensorboard else []), *sinks]
+        self._sinks: list[Sink] = open_sinks(self._names, run, begin=begin)  # first: it may refuse
+        self.metrics = Metrics(run)
+        self._console = Console(stderr=True, highlight=False)
+        self._live: Live | None = None
+        if self._console.is_terminal if live is None else live:
+            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+            self._live.start()
+        self._told = 0.0
+        self._held_out: Row = {}
+        self._begun: tuple[float, float] | None = None  # progress and clock of the first row
+        self._last: Row = {}
+
+    def step(self, row: Row) -> None:
+        """Take a row of training figures."""
+        self.metrics.append(row)
+        self._log(row)
+        self._last = row
+        now = time.monotonic()
+        if self._begun is None:
+            self._begun = (self._progress(row), now)
+        if now - self._told >= (REFRESH if self._live else EVERY):
+            self._told = now
+            self._show(row)
+
+    def held_out(self, row: Row) -> None:
+        """Take a row of figures on held-out text."""
+        row = {**row, "split": HELD_OUT}
+        self.metrics.append(row)
+        self._log(row)
+        self._held_out = row
+        self._note(None)
+        self.say(f"step {row.get('step', 0):,}: held-out {SEPARATOR.join(_figures(row))}")
+
+    def say(self, sentence: str) -> None:
+        """A sentence that stays on the screen."""
+        if self._live:
+            self._console.print(Text(sentence))
+        else:
+            print(sentence, file=sys.stderr, flush=True)
+
+    def rewind(self, step: int) -> None:
+        """The run went back to this step: forget what came after it."""
+        self.metrics.rewind(step)
+        self._begun = None
+        if self._names:
+            self._close_sinks()
+            self._sinks = open_sinks(self._names, self.run, begin=step)
+
+    def close(self, status: Status) -> None:
+        """The run has ended like this; the picture is drawn and ``run.json`` says so."""
+        if self._last and not self._live:
+            self._show(self._last)
+        if self._live:
+            self._live.stop()
+        self.metrics.close()
+        self._close_sinks()
+        self._note(status)
+        self._draw()
+
+    def _log(self, row: Row) -> None:
+        step = row.get("step")
+        for sink in self._sinks:
+            sink.log(int(step) if isinstance(step, int | float) else 0, row)
+
+    def _close_sinks(self) -> None:
+        for sink in self._sinks:
+            sink.close()
+        self._sinks = []
+
+    def _note(self, status: Status | None) -> None:
+        """Keep ``run.json``, which ``litebert runs`` lists, in step with what is known."""
+        if read_run(self.run) is None:
+            return
+        known = {name: self._last[name] for name in ("step", "tokens", "seconds", "loss") if name in self._last}
+        scored = {
+            f"{HELD_OUT}_{name}": value
+            for name, value in self._held_out.items()
+            if name not in ("step", "tokens", "seconds", "split")
+        }
+        update_run(self.run, status=status, result={**known, **scored})
+
+    def _draw(self) -> None:
+        try:
+            draw_run(self.run, unigram=self.unigram)
+        except OSError as error:  # the run is safe; a picture can be drawn again
+            self.say(f"could not draw {self.run / PICTURE}: {error.strerror or error}")
+
+    def _progress(self, row: Row) -> float:
+        progress, step = row.get("progress"), row.get("step")
+        if isinstance(progress, int | float):
+            return float(progress)
+        return float(step) / self.total if self.total and isinstance(step, int | float) else 0.0
+
+    def _show(self, row: Row) -> None:
+        parts = self._parts(row)
+        if self._live is None:
+            print(SEPARATOR.join(parts), file=sys.stderr, flush=True)
+            return
+        width = self._console.width - 1
+        while len(parts) > 2 and len(SEPARATOR.join(parts)) > width:
+            parts.pop(-2)  # the time left, which comes last, is worth more than details
+        text = Text(SEPARATOR.join(parts), no_wrap=True, overflow="ellipsis")
+        self._live.update(text, refresh=True)
+
+    def _parts(self, row: Row) -> list[str]:
+        """The line, in pieces from the most to the least wanted; the time left is the last."""
+        progress = self._progress(row)
+        of_all = f"/{self.total:,}" if self.total else ""
+        parts = [f"{progress:.1%} step {row.get('step', 0):,}{of_all}"]
+        speed = row.get("tokens_per_second")
+        if isinstance(speed, int | float):
+            share = row.get("mfu")
+            peak = f" ({share:.0%} of peak)" if isinstance(share, int | float) else ""
+            parts.append(f"{_short(speed)} tokens/s{peak}")
+        parts += _figures(row)
+        if self._held_out:
+            parts.append("held-out " + ", ".join(_figures(self._held_out)))
+        left = self._seconds_left(row, progress)
+        parts.append("" if left is None else f"{format_duration(left)} left")
+        return [part for part in parts if part]
+
+    def _seconds_left(self, row: Row, progress: float) -> float | None:
+        told = row.get("seconds_left")
+        if isinstance(told, int | float):
+            return max(float(told), 0.0)
+        if self._begun is None or progress <= self._begun[0]:
+            return None
+        rate = (progress - self._begun[0]) / max(time.monotonic() - self._begun[1], 1e-9)
+        return max(1.0 - progress, 0.0) / rate
+
+
+def _figures(row: Row) -> list[str]:
+    """Loss with its parts, then accuracies, in words: ``loss 3.21 (mlm 2.60, order 0.61)``, ``mlm 45.1%``."""
+    parts = [f"{_part(name)} {value:.3f}" for name, value in _numbers(row) if name.endswith("_loss")]
+    loss = row.get("loss")
+    detail = f" ({', '.join(parts)})" if parts else ""
+    figures = [f"loss {loss:.3f}{detail}"] if isinstance(loss, int | float) else [f"loss{detail}"] if detail else []
+    right = [f"{_part(name)} {value:.1%}" for name, value in _numbers(row) if name.endswith("accuracy")]
+    return figures + ([f"right {', '.join(right)}"] if right else [])
+
+
+def _numbers(row: Row) -> list[tuple[str, float]]:
+    return [(name, float(value)) for name, value in row.items() if isinstance(value, int | float)]
+
+
+def _part(name: str) -> str:
+    return name.removesuffix("_loss").removesuffix("_accuracy").replace("_", " ")
+
+
+def _short(number: float) -> str:
+    """A large number to three digits: ``770k``, ``1.2M``."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.3g}{unit}"
+    return f"{number:.3g}"
