@@ -11,6 +11,7 @@ import typer
 from litebert.bench.verb import app as bench_app
 from litebert.corpus.verb import app as corpus_app
 from litebert.errors import InputError
+from litebert.lineage import runs_verb
 from litebert.plan.verb import plan
 from litebert.text.verb import app as tokenizer_app
 
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 app.add_typer(bench_app, name="bench")
 app.add_typer(corpus_app, name="corpus")
+app.command("runs")(runs_verb)
 app.add_typer(tokenizer_app, name="tokenizer")
 app.command()(plan)
 

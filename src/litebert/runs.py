@@ -29,6 +29,8 @@ MODEL_FOLDER = "model"  # where a run leaves its model; it counts as part of the
 CHECKPOINTS = "checkpoints"
 STORE_FILE = "store.json"  # of a token store, for its fingerprint
 
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 Status = Literal["running", "finished", "stopped", "diverged"]
 
 
@@ -112,7 +114,7 @@ def update_run(folder: Path, *, status: Status | None = None, result: Mapping[st
 
 
 def _write(folder: Path, note: Mapping[str, Any]) -> None:
-    write_atomically(folder / RUN_FILE, json.dumps(note, indent=2, ensure_ascii=False) + "\n")
+    write_atomically(folder / RUN_FILE, json.dumps(note, indent=2, ensure_ascii=False, default=str) + "\n")
 
 
 def _now() -> str:
@@ -253,10 +255,24 @@ def is_in_use(run: Path) -> bool:
     return False
 
 
+def standing(info: RunInfo) -> str:
+    """The status of a run, or ``killed`` where its note says that it is running and no process holds it."""
+    if info.status != "running" or is_in_use(info.folder):
+        return info.status
+    host = _lock_note(info.folder / LOCK_FILE).get("host")
+    # Not every shared file system tells this host about the locks of others.
+    return "killed" if host in (None, socket.gethostname()) else f"running on {host}"
+
+
 def _holder(path: Path) -> str:
     """Which process a lock file names, in words."""
+    note = _lock_note(path)
+    return f"process {note['pid']} on {note['host']} (since {note['since']})" if note else "another process"
+
+
+def _lock_note(path: Path) -> dict[str, Any]:
     try:
-        mine = json.loads(path.read_text(encoding="utf-8"))
-        return f"process {mine['pid']} on {mine['host']} (since {mine['since']})"
+        note = json.loads(path.read_text(encoding="utf-8"))
+        return {key: note[key] for key in ("pid", "host", "since")}
     except (OSError, ValueError, KeyError, TypeError):
-        return "another process"
+        return {}

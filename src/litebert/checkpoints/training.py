@@ -24,14 +24,13 @@ import torch
 from torch import Tensor
 
 from litebert.errors import InputError
-from litebert.runs import CHECKPOINTS, RunLock, write_atomically
+from litebert.runs import CHECKPOINTS, DISK_FULL, RunLock, write_atomically
 
 __all__ = ["RunLock", "Saved", "load_state", "save_state", "saved_states"]
 
 STATE = "state.pt"
 CHECKSUM = "checksum.json"
 BEST = "best.json"
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NAME = re.compile(r"(?P<replaced>\.replaced-)?step-(?P<step>\d{9,})")
 
 
@@ -266,7 +265,7 @@ def _sync_folder(folder: Path) -> None:
 def _disk_full(run: Path, step: int, error: OSError) -> str:
     free = shutil.disk_usage(run if run.exists() else run.parent).free
     whole = ", ".join(f"{saved.step}" for saved in saved_states(run) if saved.looks_whole())
-    stays = f"the states of steps {whole} are whole" if whole else "nothing was saved before"
+    stays = f"saved before and whole: step {whole}" if whole else "nothing was saved before"
     return (
         f"no room left to save step {step} of {run} ({os.strerror(error.errno or errno.ENOSPC)}; "
         f"{free / 2**20:,.0f} MiB are free); {stays}; free some space and go on with --resume"

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from litebert.runs import write_atomically
+from litebert.errors import InputError
+from litebert.runs import DISK_FULL, write_atomically
 
 METRICS = "metrics.jsonl"
 HELD_OUT = "held_out"
@@ -30,7 +31,18 @@ class Metrics:
 
     def append(self, row: Row) -> None:
         """Add a row; it is with the system, and survives a kill, when this returns."""
-        self._file.write(_line(row).encode())
+        line = _line(row).encode()
+        try:
+            whole = self._file.write(line) == len(line)
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            whole = False
+        if not whole:
+            raise InputError(
+                f"no room left to write {self.path}; the states saved before are whole; free some space and go on with "
+                "--resume"
+            )
 
     def rewind(self, step: int) -> None:
         """Drop the rows of steps after this one: the run went back to it."""

@@ -1,6 +1,6 @@
 """Other places where the figures of a run can go, beside ``metrics.jsonl``: TensorBoard, Weights & Biases, MLflow.
 
-Each is an extra, imported where it is used, behind the two methods of ``Sink``.
+Each is an extra, imported where it is used, behind the one small interface ``Sink``.
 """
 
 from collections.abc import Callable, Sequence
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from litebert.errors import InputError, nearest
+from litebert.runs import read_run
 from litebert.train.metrics import HELD_OUT, Row
 
 
@@ -15,15 +16,22 @@ class Sink(Protocol):
     """Something that takes rows of figures."""
 
     def log(self, step: int, row: Row) -> None: ...
+    def rewind(self, step: int) -> None: ...
     def close(self) -> None: ...
 
 
-def open_sinks(names: Sequence[str], run: Path, *, begin: int = 0) -> list[Sink]:
-    """The sinks of these names for a run whose next step is after ``begin``."""
+def open_sinks(names: Sequence[str], run: Path) -> list[Sink]:
+    """The sinks of these names for a run."""
     unknown = next((name for name in names if name not in SINKS), None)
     if unknown is not None:
         raise InputError(f"figures cannot go to '{unknown}'{nearest(unknown, SINKS)}")
-    return [SINKS[name](run, begin) for name in names]
+    return [SINKS[name](run) for name in names]
+
+
+def _fingerprint(run: Path) -> str | None:
+    """What a run is called for good, so that a resumed one goes on where its curves ended."""
+    info = read_run(run)
+    return info.fingerprint or None if info else None
 
 
 def _missing(name: str) -> InputError:
@@ -43,17 +51,24 @@ def numbers(row: Row) -> dict[str, float]:
 class TensorBoard:
     """Event files in RUN/tensorboard."""
 
-    def __init__(self, run: Path, begin: int) -> None:
+    def __init__(self, run: Path) -> None:
+        self._folder = str(run / "tensorboard")
+        self._open(None)
+
+    def _open(self, purge: int | None) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise _missing("tensorboard") from None
-        # What a run that went back had logged of later steps is not shown.
-        self._writer: Any = SummaryWriter(str(run / "tensorboard"), purge_step=begin + 1 if begin else None)
+        self._writer: Any = SummaryWriter(self._folder, purge_step=purge)
 
     def log(self, step: int, row: Row) -> None:
         for name, value in numbers(row).items():
             self._writer.add_scalar(name, value, step)
+
+    def rewind(self, step: int) -> None:
+        self._writer.close()
+        self._open(step + 1)  # what was logged of later steps is not shown
 
     def close(self) -> None:
         self._writer.close()
@@ -62,18 +77,20 @@ class TensorBoard:
 class WeightsAndBiases:
     """A run of Weights & Biases; where to and as whom is up to its own settings (WANDB_PROJECT, WANDB_MODE...)."""
 
-    def __init__(self, run: Path, begin: int) -> None:
+    def __init__(self, run: Path) -> None:
         try:
             import wandb
         except ImportError:
             raise _missing("wandb") from None
-        run.mkdir(parents=True, exist_ok=True)
-        self._run: Any = wandb.init(name=run.name, dir=str(run), reinit="create_new")
+        self._run: Any = wandb.init(name=run.name, dir=str(run), id=_fingerprint(run), resume="allow")
         # Its own counter only goes up, and a run that is rolled back does not.
         self._run.define_metric("*", step_metric="step")
 
     def log(self, step: int, row: Row) -> None:
         self._run.log({"step": step, **numbers(row)})
+
+    def rewind(self, step: int) -> None:
+        """Nothing can be taken back; the steps done again are drawn over the old ones."""
 
     def close(self) -> None:
         self._run.finish()
@@ -82,26 +99,34 @@ class WeightsAndBiases:
 class MLflow:
     """A run of MLflow; the server is the one that MLFLOW_TRACKING_URI names."""
 
-    def __init__(self, run: Path, begin: int) -> None:
+    EXPERIMENT = "litebert"
+
+    def __init__(self, run: Path) -> None:
         try:
-            import mlflow
+            from mlflow import MlflowClient
         except ImportError:
             raise _missing("mlflow") from None
-        self._client: Any = mlflow.MlflowClient()
-        name = "litebert"
-        experiment = self._client.get_experiment_by_name(name)
-        self._experiment = experiment.experiment_id if experiment else self._client.create_experiment(name)
-        self._run: str = self._client.create_run(self._experiment, run_name=run.name).info.run_id
+        self._client: Any = MlflowClient()
+        known = self._client.get_experiment_by_name(self.EXPERIMENT)
+        experiment = known.experiment_id if known else self._client.create_experiment(self.EXPERIMENT)
+        fingerprint = _fingerprint(run) or ""
+        old = self._client.search_runs([experiment], f"tags.litebert = '{fingerprint}'") if fingerprint else []
+        made = old[0] if old else self._client.create_run(experiment, run_name=run.name, tags={"litebert": fingerprint})
+        self._run: str = made.info.run_id
+        self._client.update_run(self._run, status="RUNNING")
 
     def log(self, step: int, row: Row) -> None:
         for name, value in numbers(row).items():
             self._client.log_metric(self._run, name, value, step=step)
 
+    def rewind(self, step: int) -> None:
+        """Nothing can be taken back; the steps done again are drawn over the old ones."""
+
     def close(self) -> None:
         self._client.set_terminated(self._run)
 
 
-SINKS: dict[str, Callable[[Path, int], Sink]] = {
+SINKS: dict[str, Callable[[Path], Sink]] = {
     "tensorboard": TensorBoard,
     "wandb": WeightsAndBiases,
     "mlflow": MLflow,

@@ -4,6 +4,7 @@ On a terminal one live line; elsewhere a plain line every ten seconds or so. Eve
 the sinks asked for; at the end the curves are drawn as a picture.
 """
 
+import atexit
 import sys
 import time
 from collections.abc import Sequence
@@ -40,17 +41,17 @@ class Watch:
         tensorboard: bool = False,
         sinks: Sequence[str] = (),
         unigram: float | None = None,
-        begin: int = 0,
     ) -> None:
         self.run, self.total, self.unigram = run, total, unigram
-        self._names = [*(["tensorboard"] if tensorboard else []), *sinks]
-        self._sinks: list[Sink] = open_sinks(self._names, run, begin=begin)  # first: it may refuse
+        names = [*(["tensorboard"] if tensorboard else []), *sinks]
+        self._sinks: list[Sink] = open_sinks(names, run)  # first: it may refuse
         self.metrics = Metrics(run)
         self._console = Console(stderr=True, highlight=False)
         self._live: Live | None = None
         if self._console.is_terminal if live is None else live:
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             self._live.start()
+            atexit.register(self._live.stop)  # it hides the cursor, which must come back whatever happens
         self._told = 0.0
         self._held_out: Row = {}
         self._begun: tuple[float, float] | None = None  # progress and clock of the first row
@@ -88,9 +89,8 @@ class Watch:
         """The run went back to this step: forget what came after it."""
         self.metrics.rewind(step)
         self._begun = None
-        if self._names:
-            self._close_sinks()
-            self._sinks = open_sinks(self._names, self.run, begin=step)
+        for sink in self._sinks:
+            sink.rewind(step)
 
     def close(self, status: Status) -> None:
         """The run has ended like this; the picture is drawn and ``run.json`` says so."""
@@ -99,7 +99,8 @@ class Watch:
         if self._live:
             self._live.stop()
         self.metrics.close()
-        self._close_sinks()
+        for sink in self._sinks:
+            sink.close()
         self._note(status)
         self._draw()
 
@@ -107,11 +108,6 @@ class Watch:
         step = row.get("step")
         for sink in self._sinks:
             sink.log(int(step) if isinstance(step, int | float) else 0, row)
-
-    def _close_sinks(self) -> None:
-        for sink in self._sinks:
-            sink.close()
-        self._sinks = []
 
     def _note(self, status: Status | None) -> None:
         """Keep ``run.json``, which ``litebert runs`` lists, in step with what is known."""
