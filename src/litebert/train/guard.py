@@ -23,7 +23,7 @@ class GuardSettings:
     patience: int = 8  # steps in a row that must be far above
     rise: float = 0.25  # far above: by this share of the lowest loss,
     rise_least: float = 0.5  # by this much,
-    rise_noise: float = 5.0  # and by this many times the usual distance from the smoothed loss
+    rise_noise: float = 4.0  # and by this many times the usual distance between one loss and the next
     first: int = 10  # steps before the lowest loss is taken
     smoothing: float = 0.9
     stuck_after: float = 0.35  # share of the run after which a loss at word-frequency level is called stuck
@@ -52,6 +52,7 @@ class Guard:
         """Forget the losses seen: call it where they are meant to change (a new loss, a deeper network)."""
         self._seen = 0
         self._smooth = 0.0
+        self._last = 0.0
         self._noise = 0.0
         self._lowest = math.inf
         self._above = 0
@@ -81,10 +82,11 @@ class Guard:
         """Take a usual loss into the level, the noise and the lowest level."""
         # Plain means at first, so that the very first losses do not weigh for long.
         self._seen += 1
-        weight = max(1 - self.settings.smoothing, 1 / self._seen)
-        distance = abs(loss - self._smooth) if self._seen > 1 else 0.0
-        self._smooth += weight * (loss - self._smooth)
-        self._noise += weight * (distance - self._noise)
+        self._smooth += max(1 - self.settings.smoothing, 1 / self._seen) * (loss - self._smooth)
+        # Between neighbours, and slowly: a loss that climbs must not pass for a noisy one.
+        distance = abs(loss - self._last) if self._seen > 1 else 0.0
+        self._noise += max((1 - self.settings.smoothing) / 5, 1 / self._seen) * (distance - self._noise)
+        self._last = loss
         if self._seen >= self.settings.first:
             self._lowest = min(self._lowest, self._smooth)
 
@@ -115,6 +117,7 @@ class Guard:
         return {
             "seen": self._seen,
             "smooth": self._smooth,
+            "last": self._last,
             "noise": self._noise,
             "lowest": self._lowest if math.isfinite(self._lowest) else None,  # JSON has no infinity
             "above": self._above,
@@ -125,7 +128,8 @@ class Guard:
     def load_state_dict(self, state: dict[str, float | int | bool | None]) -> None:
         """Put it back."""
         self._seen, self._above = int(state["seen"] or 0), int(state["above"] or 0)
-        self._smooth, self._noise = float(state["smooth"] or 0), float(state["noise"] or 0)
+        self._smooth, self._last = float(state["smooth"] or 0), float(state["last"] or 0)
+        self._noise = float(state["noise"] or 0)
         self._lowest = math.inf if state["lowest"] is None else float(state["lowest"])
         self._masked = None if state["masked"] is None else float(state["masked"])
         self._said_stuck = bool(state["said_stuck"])

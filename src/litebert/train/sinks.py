@@ -25,7 +25,16 @@ def open_sinks(names: Sequence[str], run: Path) -> list[Sink]:
     unknown = next((name for name in names if name not in SINKS), None)
     if unknown is not None:
         raise InputError(f"figures cannot go to '{unknown}'{nearest(unknown, SINKS)}")
-    return [SINKS[name](run) for name in names]
+    return [_open(name, run) for name in names]
+
+
+def _open(name: str, run: Path) -> Sink:
+    try:
+        return SINKS[name](run)
+    except InputError:
+        raise
+    except Exception as error:  # no login, no server, ...: each of them has its own kinds
+        raise InputError(f"{name} could not be started: {' '.join(str(error).split())}") from error
 
 
 def _fingerprint(run: Path) -> str | None:

@@ -7,7 +7,7 @@ the sinks asked for; at the end the curves are drawn as a picture.
 import atexit
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -89,8 +89,7 @@ class Watch:
         """The run went back to this step: forget what came after it."""
         self.metrics.rewind(step)
         self._begun = None
-        for sink in self._sinks:
-            sink.rewind(step)
+        self._with_sinks(lambda sink: sink.rewind(step))
 
     def close(self, status: Status) -> None:
         """The run has ended like this; the picture is drawn and ``run.json`` says so."""
@@ -99,15 +98,23 @@ class Watch:
         if self._live:
             self._live.stop()
         self.metrics.close()
-        for sink in self._sinks:
-            sink.close()
+        self._with_sinks(lambda sink: sink.close())
         self._note(status)
         self._draw()
 
     def _log(self, row: Row) -> None:
         step = row.get("step")
-        for sink in self._sinks:
-            sink.log(int(step) if isinstance(step, int | float) else 0, row)
+        number = int(step) if isinstance(step, int | float) else 0
+        self._with_sinks(lambda sink: sink.log(number, row))
+
+    def _with_sinks(self, action: Callable[[Sink], None]) -> None:
+        """Do something with every sink; one that fails is let go, because no run should die of a lost connection."""
+        for sink in list(self._sinks):
+            try:
+                action(sink)
+            except Exception as error:
+                self._sinks.remove(sink)
+                self.say(f"{type(sink).__name__} gets no more figures: {' '.join(str(error).split())}")
 
     def _note(self, status: Status | None) -> None:
         """Keep ``run.json``, which ``litebert runs`` lists, in step with what is known."""
@@ -148,18 +155,15 @@ class Watch:
         """The line, in pieces from the most to the least wanted; the time left is the last."""
         progress = self._progress(row)
         of_all = f"/{self.total:,}" if self.total else ""
-        parts = [f"{progress:.1%} step {row.get('step', 0):,}{of_all}"]
-        speed = row.get("tokens_per_second")
+        parts = [f"{progress:.0%} step {row.get('step', 0):,}{of_all}"]
+        speed, share = row.get("tokens_per_second"), row.get("mfu")
         if isinstance(speed, int | float):
-            share = row.get("mfu")
-            peak = f" ({share:.0%} of peak)" if isinstance(share, int | float) else ""
-            parts.append(f"{_short(speed)} tokens/s{peak}")
+            parts.append(f"{_short(speed)} tokens/s")
         parts += _figures(row)
-        if self._held_out:
-            parts.append("held-out " + ", ".join(_figures(self._held_out)))
+        if isinstance(share, int | float):
+            parts.append(f"{share:.0%} of peak")
         left = self._seconds_left(row, progress)
-        parts.append("" if left is None else f"{format_duration(left)} left")
-        return [part for part in parts if part]
+        return parts if left is None else [*parts, f"{format_duration(round(left))} left"]
 
     def _seconds_left(self, row: Row, progress: float) -> float | None:
         told = row.get("seconds_left")
@@ -172,21 +176,17 @@ class Watch:
 
 
 def _figures(row: Row) -> list[str]:
-    """Loss with its parts, then accuracies, in words: ``loss 3.21 (mlm 2.60, order 0.61)``, ``mlm 45.1%``."""
-    parts = [f"{_part(name)} {value:.3f}" for name, value in _numbers(row) if name.endswith("_loss")]
-    loss = row.get("loss")
-    detail = f" ({', '.join(parts)})" if parts else ""
-    figures = [f"loss {loss:.3f}{detail}"] if isinstance(loss, int | float) else [f"loss{detail}"] if detail else []
-    right = [f"{_part(name)} {value:.1%}" for name, value in _numbers(row) if name.endswith("accuracy")]
-    return figures + ([f"right {', '.join(right)}"] if right else [])
-
-
-def _numbers(row: Row) -> list[tuple[str, float]]:
-    return [(name, float(value)) for name, value in row.items() if isinstance(value, int | float)]
-
-
-def _part(name: str) -> str:
-    return name.removesuffix("_loss").removesuffix("_accuracy").replace("_", " ")
+    """Loss, then each part with its loss and accuracy: ``loss 3.211``, ``mlm 2.600 (45.1%)``, ``order 0.611 (70.2%)``."""
+    numbers = {name: float(value) for name, value in row.items() if isinstance(value, int | float)}
+    endings = ("_loss", "_accuracy")
+    parts = dict.fromkeys(name.removesuffix(end) for name in numbers for end in endings if name.endswith(end))
+    figures = [f"loss {numbers['loss']:.3f}"] if "loss" in numbers else []
+    for part in parts:
+        loss, right = numbers.get(f"{part}_loss"), numbers.get(f"{part}_accuracy")
+        figure = [f"{loss:.3f}"] if loss is not None else []
+        figure += [f"({right:.1%})" if loss is not None else f"{right:.1%}"] if right is not None else []
+        figures.append(" ".join([part.replace("_", " "), *figure]))
+    return figures + ([f"accuracy {numbers['accuracy']:.1%}"] if "accuracy" in numbers else [])
 
 
 def _short(number: float) -> str:

@@ -1,0 +1,137 @@
+"""One device, data parallel or fully sharded: everything that knows about ranks, under plain ``torchrun``.
+
+Small facts (counts, the clock, a wish to stop) travel between hosts' CPUs, so that no GPU waits for them.
+"""
+
+import contextlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from litebert.nn.network import Network
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Who we are among the processes of a run."""
+
+    rank: int
+    world: int
+    device: torch.device
+    small: Any  # the group for small facts, None alone
+
+    @classmethod
+    def join(cls, device: str) -> "Ranks":
+        """Join the processes that torchrun started, or be alone."""
+        if "RANK" not in os.environ:
+            return cls(0, 1, torch.device(device), None)
+        local = int(os.environ.get("LOCAL_RANK", "0"))
+        here = torch.device("cuda", local) if device == "cuda" else torch.device(device)
+        if here.type == "cuda":
+            torch.cuda.set_device(here)
+        if not dist.is_initialized():
+            dist.init_process_group("cpu:gloo,cuda:nccl" if here.type == "cuda" else "gloo")
+        return cls(dist.get_rank(), dist.get_world_size(), here, dist.new_group(backend="gloo"))
+
+    @property
+    def first(self) -> bool:
+        return self.rank == 0
+
+    def total(self, numbers: Sequence[float]) -> list[float]:
+        """The sums of small numbers over all ranks."""
+        if self.world == 1:
+            return list(numbers)
+        summed = torch.tensor(list(numbers), dtype=torch.float64)
+        dist.all_reduce(summed, group=self.small)
+        return cast(list[float], summed.tolist())
+
+    def barrier(self) -> None:
+        """Wait for everybody."""
+        if self.world > 1:
+            dist.barrier(group=self.small)
+
+    def leave(self) -> None:
+        """The end of the run."""
+        if self.world > 1 and dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def spread(learner: nn.Module, network: Network, ranks: Ranks, sharded: bool) -> nn.Module:
+    """The learner as each rank runs it: alone, a copy that averages gradients, or a shard of it."""
+    if ranks.world == 1:
+        return learner
+    if not sharded:
+        return DistributedDataParallel(learner, gradient_as_bucket_view=True)
+    mesh = dist.device_mesh.init_device_mesh(ranks.device.type, (ranks.world,))
+    plan = network.encoder.plan
+    # A block that runs at several depths stays with the root: gathered once, not once a depth.
+    for blocks, uses in (
+        (network.encoder.attention, [attention for attention, _ in plan]),
+        (network.encoder.feed_forward, [feed_forward for _, feed_forward in plan]),
+    ):
+        for number, block in enumerate(blocks):
+            if uses.count(number) == 1:
+                fully_shard(block, mesh=mesh)
+    fully_shard(learner, mesh=mesh)
+    return learner
+
+
+@contextlib.contextmanager
+def synchronising(learner: nn.Module, now: bool) -> Any:
+    """Whether gradients are exchanged at the end of the next backward pass: only in the last one of a step."""
+    if isinstance(learner, DistributedDataParallel) and not now:
+        with learner.no_sync():
+            yield
+        return
+    if isinstance(learner, FSDPModule):
+        learner.set_requires_gradient_sync(now)
+    yield
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A sharded tensor made whole; any other as it is."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def whole_state(state: Any) -> Any:
+    """A nested state with every tensor whole and on the CPU; all ranks must ask."""
+    if isinstance(state, Tensor):
+        return whole(state).detach().cpu().clone()
+    if isinstance(state, dict):
+        return {key: whole_state(value) for key, value in state.items()}
+    if isinstance(state, list | tuple):
+        return [whole_state(value) for value in state]
+    return state
+
+
+def whole_weights(network: Network) -> dict[str, Tensor]:
+    """All weights, unsharded, on the CPU; all ranks must ask."""
+    return cast(dict[str, Tensor], whole_state(network.state_dict()))
+
+
+@torch.no_grad()
+def restore_weights(network: Network, tensors: dict[str, Tensor]) -> None:
+    """Put whole weights back, sharded or not."""
+    for name, parameter in network.state_dict().items():
+        parameter.copy_(cut_like(tensors[name], parameter))
+
+
+def cut_like(tensor: Tensor, pattern: Tensor) -> Tensor:
+    """A whole tensor on the device of ``pattern``, and sharded as that is."""
+    if isinstance(pattern, DTensor):
+        return distribute_tensor(tensor.to(pattern.device), pattern.device_mesh, pattern.placements)
+    return tensor.to(pattern.device)
+
+
+def norm_of_gradients(parameters: Sequence[Tensor]) -> Tensor:
+    """The global norm of all gradients."""
+    norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+    return whole(norm)

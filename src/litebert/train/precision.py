@@ -1,0 +1,29 @@
+"""Numbers: bf16, fp16 with loss scaling, or fp32. Weights are fp32 throughout; only the forward pass is cast."""
+
+import contextlib
+from typing import Any
+
+import torch
+
+from litebert.train.settings import Precision
+
+_CAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def default_precision(device: torch.device) -> Precision:
+    """bf16 where the hardware has it, fp16 on older GPUs, fp32 on a CPU."""
+    if device.type != "cuda":
+        return "fp32"
+    return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
+
+
+def cast(precision: Precision, device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """The context in which a forward pass runs."""
+    if precision == "fp32":
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, dtype=_CAST[precision])
+
+
+def scaler(precision: Precision, device: torch.device) -> torch.amp.GradScaler:
+    """Scales the loss in fp16; does nothing in the others."""
+    return torch.amp.GradScaler(device.type, enabled=precision == "fp16")

@@ -1,0 +1,68 @@
+"""How a run is bounded and driven: what the one loop needs to know, whatever it trains."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from litebert.errors import InputError
+from litebert.train.optimisers import OptimiserSettings
+from litebert.train.schedules import ScheduleSettings, check_stages, stage
+
+Precision = Literal["bf16", "fp16", "fp32"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """When a run ends: after so many steps, tokens or seconds, whichever is given (the first to be reached)."""
+
+    steps: int | None = None
+    tokens: int | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        given = [value for value in (self.steps, self.tokens, self.seconds) if value is not None]
+        if not given:
+            raise InputError("say how long to train: --budget 20m, --steps 1000 or --tokens 1e8")
+        if min(given) <= 0:
+            raise InputError("a budget, a number of steps or of tokens must be more than nothing")
+
+    def progress(self, steps: int, tokens: int, seconds: float) -> float:
+        """How much of the run is done, from 0 to 1."""
+        parts = ((steps, self.steps), (tokens, self.tokens), (seconds, self.seconds))
+        return min(1.0, max(done / total for done, total in parts if total is not None))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings:
+    """Everything about a run but what is learnt."""
+
+    bound: Bound
+    optimiser: OptimiserSettings
+    schedule: ScheduleSettings
+    batch_tokens: tuple[tuple[float, int], ...]  # tokens of a step over all ranks, from a share of the run on
+    micro_tokens: int  # tokens of one forward pass on one rank
+    precision: Precision = "fp32"
+    compiled: bool = False
+    checkpointing: bool = False
+    clip: float = 1.0
+    sharded: bool = False  # FSDP2 instead of DDP when there are several ranks
+    seed: int = 0
+    save_seconds: float = 300.0
+    save_steps: int | None = None
+    keep: int = 2
+    held_out_every: float = 0.1  # share of the run
+    log_every: int = 10
+    rollbacks: int = 3
+    rollback_factor: float = 0.5
+    weights: tuple[tuple[str, float], ...] = field(default_factory=tuple)  # of the parts of the loss, 1 unless said
+
+    def __post_init__(self) -> None:
+        check_stages("batch_tokens", self.batch_tokens)
+        for _, tokens in self.batch_tokens:
+            if tokens < self.micro_tokens or tokens % self.micro_tokens:
+                raise InputError(
+                    f"batch_tokens {tokens} is not a multiple of micro_tokens {self.micro_tokens}; choose a batch that is"
+                )
+
+    def micro_batches(self, progress: float) -> int:
+        """Forward passes of a step over all ranks."""
+        return stage(progress, self.batch_tokens) // self.micro_tokens
