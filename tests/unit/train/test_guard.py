@@ -1,0 +1,198 @@
+"""Divergence and plateaus on planted curves, and the entropy of word frequencies."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from litebert.corpus.shards import ShardWriter
+from litebert.corpus.store import Manifest, Origin, Store
+from litebert.errors import InputError
+from litebert.train import guard as guard_module
+from litebert.train.guard import Guard, GuardSettings, unigram_entropy
+
+SPECIAL = {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4}
+
+
+def healthy_curve(seed: int, steps: int = 2000) -> np.ndarray:
+    """From 10.4 through a plateau at 7.1 (of any length) down to 3 or so, with the noise of small batches."""
+    draw = np.random.default_rng(seed)
+    step = np.arange(steps)
+    leave = draw.uniform(100, 1500)
+    curve = 3 + 4.1 / (1 + np.exp((step - leave) / 60)) + 4.0 * np.exp(-step / 20)
+    noise = draw.uniform(0.02, 0.5)
+    spikes = (draw.random(steps) < 0.005) * draw.exponential(3.0, steps)
+    return curve + noise * draw.standard_normal(steps) + spikes
+
+
+def first_alarm(losses, guard=None) -> int | None:
+    guard = guard or Guard()
+    return next((step for step, loss in enumerate(losses) if guard.observe(step, float(loss), 1.0)), None)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_false_alarm_on_noisy_healthy_curves(seed):
+    assert first_alarm(healthy_curve(seed)) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_false_alarm_in_fine_tuning(seed):
+    """Losses of batches of 16 around 0.3 that fall to 0.05, some of them above 1."""
+    draw = np.random.default_rng(seed)
+    level = 0.05 + 0.6 * np.exp(-np.arange(1000) / 200)
+    assert first_alarm(draw.gamma(2.0, level / 2)) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_explosion_is_found_within_a_few_steps(seed):
+    losses = healthy_curve(seed)
+    begin = 1600
+    losses[begin:] = losses[begin - 20 : begin].mean() + 0.5 * (np.arange(len(losses) - begin) + 1)
+    found = first_alarm(losses)
+    assert found is not None and begin <= found <= begin + 20
+
+
+def test_return_to_the_plateau_is_an_explosion():
+    losses = np.r_[healthy_curve(1)[:1900], np.full(50, 7.1)]
+    found = first_alarm(losses)
+    assert found is not None and 1900 <= found < 1910
+
+
+def test_slow_explosion():
+    losses = np.r_[np.full(100, 3.5), 3.5 + 0.01 * np.arange(1000)]
+    found = first_alarm(losses)
+    assert found is not None and losses[found] < 4.6
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_numbers_that_are_none_are_found_at_once(bad):
+    assert "loss" in Guard().observe(0, bad, 1.0)
+    assert "gradient" in Guard().observe(0, 10.0, bad)
+    assert Guard().observe(0, 10.0, None) is None
+
+
+def test_rise_in_the_first_steps_is_allowed():
+    assert first_alarm(np.r_[np.linspace(10.4, 12.0, 30), np.linspace(12.0, 7.0, 100)]) is None
+
+
+def test_explosion_in_the_first_steps_is_found():
+    found = first_alarm(np.r_[np.full(12, 10.4), 10.4 * 1.2 ** np.arange(60)])
+    assert found is not None and found < 30
+
+
+def test_sentence_says_where_and_from_what():
+    guard = Guard()
+    said = [guard.observe(step, loss, 1.0) for step, loss in enumerate([3.0] * 30 + [9.0] * 8)][-1]
+    assert said == "the loss has exploded: 9.000 at step 37, and for 8 steps far above the 3.000 that it had reached"
+
+
+def test_reset_accepts_a_new_level():
+    guard = Guard()
+    assert first_alarm([3.0] * 50, guard) is None
+    guard.reset()
+    assert first_alarm([7.0] * 50, guard) is None
+
+
+@pytest.mark.parametrize("cut", [0, 5, 300, 1603])
+def test_state_goes_on_as_if_nothing_had_happened(cut):
+    losses = np.r_[healthy_curve(2)[:1600], np.full(20, 9.0)]
+    straight = first_alarm(losses)
+    before, after = Guard(), Guard()
+    assert first_alarm(losses[:cut], before) is None
+    after.load_state_dict(json.loads(json.dumps(before.state_dict())))
+    assert first_alarm(losses[cut:], after) + cut == straight
+    assert 1600 <= straight < 1610
+
+
+def run_to_the_end(losses, entropy=7.1):
+    guard, said = Guard(), []
+    for step, loss in enumerate(losses):
+        sentence = guard.stuck(float(loss), entropy, step / len(losses))
+        said += [(step, sentence)] if sentence else []
+    return said
+
+
+@pytest.mark.parametrize("level", [7.2, 7.04, 6.6])
+def test_plateau_is_told_once(level):
+    noise = 0.3 * np.random.default_rng(0).standard_normal(1000)
+    [(step, sentence)] = run_to_the_end(level + noise)
+    assert 350 <= step < 380
+    for words in ("7.10", "budget recipe", "rate", "unshared"):
+        assert words in sentence
+
+
+def test_a_run_that_leaves_the_plateau_is_left_alone():
+    step = np.arange(1000)
+    noise = 0.3 * np.random.default_rng(0).standard_normal(1000)
+    assert run_to_the_end(3.3 + 3.8 / (1 + np.exp((step - 250) / 20)) + noise) == []
+
+
+def test_stuck_is_remembered():
+    first, second = Guard(), Guard()
+    assert first.stuck(7.1, 7.1, 0.5)
+    second.load_state_dict(first.state_dict())
+    assert second.stuck(7.1, 7.1, 0.6) is None
+
+
+def test_bad_settings():
+    with pytest.raises(InputError, match="patience"):
+        GuardSettings(patience=0)
+    with pytest.raises(InputError, match=r"stuck_after is 1\.5"):
+        GuardSettings(stuck_after=1.5)
+
+
+def write_store(folder, vocab_size, **splits) -> Store:
+    """A store of one document a shard from lists of ids."""
+    entries = []
+    for split, documents in splits.items():
+        for number, ids in enumerate(documents):
+            writer = ShardWriter(folder, split, number, vocab_size=vocab_size, unknown_id=SPECIAL["unk"])
+            writer.add(np.array(ids), np.ones(len(ids), np.uint8), np.array([0]), np.array([0]), len(ids))
+            entries.append(writer.close(number + 1, ""))
+    origin = Origin(tokenizer="", normalisation="none", languages=["en"], settings={}, sources=[], source_bytes=[])
+    Manifest(
+        format=1,
+        complete=True,
+        fingerprint="test",
+        origin=origin,
+        vocab_size=vocab_size,
+        special_ids=SPECIAL,
+        documents_read=0,
+        duplicates=0,
+        empty=0,
+        shards=tuple(entries),
+    ).write(folder)
+    return Store.open(folder)
+
+
+def test_unigram_entropy_by_hand(tmp_path):
+    # Six words of a vocabulary of 8 + specials less three: counts 5:3, 6:1, 7:0 of 4; the unknown is left out.
+    store = write_store(tmp_path, 8, train=[[5, 5, 1], [5, 6]], held_out=[[5, 7, 1, 6]])
+    probability = {5: 4 / 7, 6: 2 / 7, 7: 1 / 7}
+    expected = -sum(math.log(probability[token]) for token in (5, 7, 6)) / 3
+    assert unigram_entropy(store) == pytest.approx(expected, abs=1e-12)
+
+
+def test_unigram_entropy_in_chunks_and_of_a_sample(tmp_path, monkeypatch):
+    draw = np.random.default_rng(0)
+    chances = draw.dirichlet(np.full(300, 0.3))
+    text = draw.choice(np.arange(5, 305), 60_000, p=chances)
+    store = write_store(tmp_path, 305, train=np.split(text[:50_000], [7, 20_000]), held_out=[text[50_000:]])
+    whole = unigram_entropy(store)
+    true = -(chances[chances > 0] * np.log(chances[chances > 0])).sum()
+    assert whole == pytest.approx(true, abs=0.05)
+    monkeypatch.setattr(guard_module, "CHUNK", 997)
+    assert unigram_entropy(store) == whole
+    sampled = unigram_entropy(store, most=10_000)
+    assert sampled != whole and sampled == pytest.approx(whole, abs=0.05)
+
+
+def test_unigram_entropy_without_held_out_text(tmp_path):
+    store = write_store(tmp_path, 6, train=[[5, 5, 5]])
+    assert unigram_entropy(store) == pytest.approx(0.0)
+
+
+def test_unigram_entropy_of_nothing(tmp_path):
+    with pytest.raises(InputError, match="no text"):
+        unigram_entropy(write_store(tmp_path, 6))
