@@ -31,12 +31,6 @@ class LayerActivations:
     def kept(self) -> float:
         return self.attention + self.feed_forward
 
-    def times(self, share: float) -> "LayerActivations":
-        """The same with only a share of it kept."""
-        return LayerActivations(
-            self.attention * share, self.feed_forward * share, self.extra, self.in_small_blocks * share
-        )
-
 
 def stream_bytes(config: EncoderConfig, work: Work) -> int:
     """Bytes of a number in the residual stream, which autocast leaves in fp32 wherever a norm gave it.
@@ -118,9 +112,12 @@ def _scores(config: EncoderConfig, work: Work) -> float:
 
 
 def attends_padded(config: EncoderConfig, work: Work) -> bool:
-    """Whether attention has to pad: a bias, dropped weights, or fp32 on CUDA (see ``nn/attention.py``)."""
-    dropped = config.attention_dropout > 0 and work.purpose != "infer"
-    return config.positions == "relative" or dropped or (work.kind == "cuda" and not work.is_half)
+    """Whether attention has to pad: a bias, fp32 on CUDA, weights dropped on a CPU (see ``nn/attention.py``)."""
+    if config.positions == "relative":
+        return True
+    if work.kind == "cuda":
+        return not work.is_half
+    return config.attention_dropout > 0 and work.purpose != "infer"
 
 
 def embedding_activations(config: EncoderConfig, work: Work) -> float:

@@ -22,12 +22,15 @@ from litebert.plan.work import Work
 # On a CPU the C library's heap has gaps, about three layers' worth of them, measured at 1,024 to 4,096 tokens on base
 # and large shapes. With checkpointing the freed blocks are given back instead (see ``resident.py``).
 GAPS_IN_LAYERS = 3.0
-# Compiled code keeps a little less than eager code; measured with tests/unit/plan/test_memory_cuda.py.
+# Of what eager code keeps, what compiled code does, measured on an H200 with tests/unit/plan/test_memory_cuda.py; with
+# checkpointing the compiler keeps far more than it is asked to. And how many times it has the vocabulary's fp32 scores.
 COMPILED_SHARE = 0.95
+COMPILED_CHECKPOINT_SHARE = 0.52
 COMPILED_SCORES = (1.0, 1.5)
 # Measured with `litebert plan albert-tiny --measure --device cpu --tokens 512` (torch 2.13 on Linux): what Python and
 # torch take before there is a model. On CUDA the allocator does not count it.
 RUNTIME_BYTES = {"cpu": 340e6, "cuda": 0.0}
+COMPILER_BYTES = {"cpu": 120e6, "cuda": 0.0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +71,10 @@ def optimiser_bytes(parameters: Parameters, count: int, work: Work) -> float:
             return 8.0 * count
 
 
+def _runtime(work: Work) -> float:
+    return RUNTIME_BYTES[work.kind] + (COMPILER_BYTES[work.kind] if work.compiled else 0.0)
+
+
 def _inference(config: EncoderConfig, parameters: Parameters, work: Work) -> list[Memory]:
     """Inside one layer: its input, the output of its attention, and the feed-forward block's two wide states."""
     number, tokens = work.number_bytes, work.tokens
@@ -80,7 +87,7 @@ def _inference(config: EncoderConfig, parameters: Parameters, work: Work) -> lis
         if config.positions == "relative":
             projected += 4 * number * config.num_heads * rows * work.longest
     embedded = 3 * number * config.embedding_width * tokens
-    common = Memory(at="", weights=float(number * parameters.bare), runtime=RUNTIME_BYTES[work.kind])
+    common = Memory(at="", weights=float(number * parameters.bare), runtime=_runtime(work))
     inputs = 3.0 * INDEX * tokens
     worst = {"attention": projected, "feed-forward": 2 * states + 2 * wide, "embeddings": embedded}
     return [_with(common, at=name, activations=inputs + size) for name, size in worst.items()]
@@ -89,8 +96,6 @@ def _inference(config: EncoderConfig, parameters: Parameters, work: Work) -> lis
 def _training(config: EncoderConfig, parameters: Parameters, work: Work) -> list[Memory]:
     count = parameters.with_heads if work.purpose == "pretrain" else parameters.bare
     layer = layer_activations(config, work)
-    if work.compiled:
-        layer = layer.times(COMPILED_SHARE)
     embedded = embedding_activations(config, work) + 4 * INDEX * work.tokens  # and the batch itself
     boundary = float(stream_bytes(config, work) * config.width * work.tokens)
     common = Memory(
@@ -98,9 +103,9 @@ def _training(config: EncoderConfig, parameters: Parameters, work: Work) -> list
         weights=4.0 * count,
         optimiser=optimiser_bytes(parameters, count, work),
         half_weights=_half_weights(config, parameters, work),
-        activations=embedded + config.num_layers * (boundary if work.checkpointing else layer.kept),
+        activations=embedded + config.num_layers * _kept(layer, boundary, work),
         gaps=GAPS_IN_LAYERS * layer.in_small_blocks if work.kind == "cpu" and not work.checkpointing else 0.0,
-        runtime=RUNTIME_BYTES[work.kind],
+        runtime=_runtime(work),
     )
     head, scores = head_activations(config, work), vocabulary_scores(config, work)
     forward, back = _scores_at_once(work)
@@ -115,6 +120,13 @@ def _training(config: EncoderConfig, parameters: Parameters, work: Work) -> list
     step = {"lamb": 4.0 * count, "muon": 8.0 * parameters.largest}.get(work.optimiser, 0.0)
     done = _with(common, at="optimiser step", gradients=4.0 * count, half_weights=0.0, activations=0.0)
     return [*moments, _with(done, passing=step)]
+
+
+def _kept(layer: LayerActivations, boundary: float, work: Work) -> float:
+    """What stays of a layer between its two passes; with checkpointing its input alone."""
+    if work.compiled:
+        return layer.kept * (COMPILED_CHECKPOINT_SHARE if work.checkpointing else COMPILED_SHARE)
+    return boundary if work.checkpointing else layer.kept
 
 
 def _scores_at_once(work: Work) -> tuple[float, float]:
@@ -134,11 +146,12 @@ def _layer_going_back(
     gradients = parameters.attention * len(attention) / config.num_attention_blocks
     gradients += parameters.feed_forward * len(feed_forward) / config.num_feed_forward_blocks
     table = config.vocab_size * config.embedding_width if pretrains else 0
-    above = (config.num_layers - depth) * layer.kept
-    half = common.half_weights
     boundary = float(stream_bytes(config, work) * config.width * work.tokens)
+    above = (config.num_layers - depth) * _kept(layer, boundary, work)
+    half = common.half_weights
     if work.checkpointing:
-        above = (config.num_layers - depth) * boundary - layer.kept  # the layer itself is computed again
+        again = layer.kept if not work.compiled else layer.kept - _kept(layer, boundary, work)
+        above -= again  # the layer itself is computed again
         if work.is_half:  # and so are the half-precision copies of its weights
             half = 2.0 * (table + parameters.linear_layer)
     return _with(

@@ -4,7 +4,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from litebert.errors import InputError, nearest
+from litebert.errors import InputError
 
 Choice = TypeVar("Choice", bound=str)
 
@@ -56,14 +56,14 @@ def plan(
 
     from litebert.checkpoints.folder import model_config
     from litebert.plan.answer import USUAL_TOKENS, Asked, answer, as_plain
-    from litebert.plan.devices import find_device, present_kind
+    from litebert.plan.devices import find_device
 
     configs = {model: model_config(model, overrides).encoder for model in models}
     found = find_device(device, chosen_precision)
     chosen_precision = chosen_precision or found.usual_precision
     if chosen_precision not in found.flops:
         raise InputError(f"{found.label} has no {chosen_precision}; use --precision {found.usual_precision}")
-    if measure and not (device == "here" or found.kind == present_kind() == "cpu" or device == "cpu"):
+    if measure and device not in ("here", "cpu"):
         raise InputError(f"--measure runs on this machine, not on {found.label}; use --device here")
     asked = Asked(
         purpose=chosen_purpose,
@@ -95,4 +95,4 @@ def _choice(option: str, value: str, allowed: tuple[Choice, ...]) -> Choice:
     for one in allowed:
         if one == value:
             return one
-    raise InputError(f"{option} is '{value}'{nearest(value, allowed)}")
+    raise InputError(f"{option} is '{value}' but must be one of {', '.join(allowed)}")
