@@ -183,7 +183,9 @@ def sentence(found: Answer) -> str:
 
 
 def gib(size: float) -> str:
-    """Bytes in GiB, or MiB where they are few."""
+    """Bytes in GiB, or MiB where they are few; a dash for none."""
+    if size == 0:
+        return "-"
     return f"{size / GIB:.3g} GiB" if size >= GIB / 10 else f"{size / 2**20:.3g} MiB"
 
 
