@@ -1,0 +1,55 @@
+"""What the tests of memory share: a step predicted, measured and printed."""
+
+from collections.abc import Callable
+
+import pytest
+
+from litebert.nn.families import preset_config
+from litebert.plan.measure import Request, measure
+from litebert.plan.memory import peak_memory
+from litebert.plan.parameters import count_parameters
+from litebert.plan.work import Kind, Precision, Work, lengths_for
+
+Compare = Callable[[str, Kind, int, int, Precision, bool, bool], float]
+
+
+@pytest.fixture
+def predicted_over_measured() -> Compare:
+    """The predicted peak of a pretraining step over the measured one."""
+    return _compare
+
+
+def _compare(
+    name: str, kind: Kind, tokens: int, length: int, precision: Precision, checkpointing: bool, compiled: bool
+) -> float:
+    config = preset_config(name)
+    lengths = lengths_for(tokens, length, mixed=False)
+    measured = measure(
+        Request(
+            encoder=config,
+            device=kind,
+            lengths=tuple(lengths),
+            precision=precision,
+            checkpointing=checkpointing,
+            compiled=compiled,
+            steps=1 if kind == "cpu" else 5,
+        )
+    )
+    work = Work(
+        purpose="pretrain",
+        kind=kind,
+        tokens=tokens,
+        sequences=len(lengths),
+        longest=length,
+        precision=precision,
+        checkpointing=checkpointing,
+        compiled=compiled,
+    )
+    predicted = peak_memory(config, count_parameters(config), work)
+    ratio = predicted.total / measured.memory_bytes
+    print(
+        f"\n{name} tokens={tokens} length={length} {precision} compiled={compiled} checkpointing={checkpointing}: "
+        f"predicted {predicted.total:.4g} at {predicted.at}, measured {measured.memory_bytes:.4g}, ratio {ratio:.3f}, "
+        f"{measured.tokens_per_second:.4g} tokens/s"
+    )
+    return ratio
