@@ -18,6 +18,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, BinaryIO, Literal, cast
 
 import torch
@@ -94,8 +95,8 @@ def load_state(
         if fault is None:
             try:
                 state = torch.load(saved.folder / STATE, map_location="cpu", weights_only=True)
-            except OSError as error:
-                fault = error.strerror or str(error)
+            except (OSError, RuntimeError, UnpicklingError) as error:
+                fault = f"torch cannot read it ({str(error).splitlines()[0]})"
             else:
                 if notes:
                     notes.append(f"taking the state of step {saved.step:,} instead")

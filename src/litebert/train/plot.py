@@ -89,8 +89,9 @@ def _draw_losses(
             color="#333333",
         )
         shown.append(np.array([unigram]))
-    # A single step of an exploding run would flatten everything else: the smoothed curves decide what is seen.
-    top = float(np.max(np.concatenate(shown)))
+    # The explosion of a run would flatten everything else, so no more than twice what it began with is shown.
+    begun = max(float(values[0]) for values in shown if values.size)
+    top = min(float(np.max(np.concatenate(shown))), 2 * begun)
     axis.set_ylim(0, top * 1.06 if top > 0 else 1)
     axis.set_ylabel("loss (nats)")
     axis.legend(loc="best", fontsize=8, frameon=False)

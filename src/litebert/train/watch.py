@@ -176,7 +176,7 @@ class Watch:
 
 
 def _figures(row: Row) -> list[str]:
-    """Loss, then each part with its loss and accuracy: ``loss 3.211``, ``mlm 2.600 (45.1%)``, ``order 0.611 (70.2%)``."""
+    """Loss, then each part with its loss and accuracy: ``loss 3.211``, ``mlm 2.600 (45.1%)``."""
     numbers = {name: float(value) for name, value in row.items() if isinstance(value, int | float)}
     endings = ("_loss", "_accuracy")
     parts = dict.fromkeys(name.removesuffix(end) for name in numbers for end in endings if name.endswith(end))
