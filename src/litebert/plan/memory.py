@@ -19,9 +19,10 @@ from litebert.plan.activations import (
 from litebert.plan.parameters import Parameters
 from litebert.plan.work import Work
 
-# On a CPU the C library's heap has gaps, about three layers' worth of them, measured at 1,024 to 4,096 tokens on base
-# and large shapes. With checkpointing the freed blocks are given back instead (see ``resident.py``).
-GAPS_IN_LAYERS = 3.0
+# On a CPU the C library's heap has gaps: so much of what all layers keep in tensors small enough for that heap, with
+# fused attention and without. Measured at 1,024 and 2,048 tokens on base and large shapes (docs/plan.md). With
+# checkpointing the freed blocks are given back instead (see ``resident.py``).
+GAPS_SHARE = {"fused": 0.19, "padded": 0.4}
 # Of what eager code keeps, what compiled code does, measured on an H200 with tests/unit/plan/test_memory_cuda.py; with
 # checkpointing the compiler keeps far more than it is asked to. And how many times it has the vocabulary's fp32 scores.
 COMPILED_SHARE = 0.95
@@ -104,7 +105,7 @@ def _training(config: EncoderConfig, parameters: Parameters, work: Work) -> list
         optimiser=optimiser_bytes(parameters, count, work),
         half_weights=_half_weights(config, parameters, work),
         activations=embedded + config.num_layers * _kept(layer, boundary, work),
-        gaps=GAPS_IN_LAYERS * layer.in_small_blocks if work.kind == "cpu" and not work.checkpointing else 0.0,
+        gaps=_gaps(config, work, layer),
         runtime=_runtime(work),
     )
     head, scores = head_activations(config, work), vocabulary_scores(config, work)
@@ -120,6 +121,13 @@ def _training(config: EncoderConfig, parameters: Parameters, work: Work) -> list
     step = {"lamb": 4.0 * count, "muon": 8.0 * parameters.largest}.get(work.optimiser, 0.0)
     done = _with(common, at="optimiser step", gradients=4.0 * count, half_weights=0.0, activations=0.0)
     return [*moments, _with(done, passing=step)]
+
+
+def _gaps(config: EncoderConfig, work: Work, layer: LayerActivations) -> float:
+    if work.kind == "cuda" or work.checkpointing:
+        return 0.0
+    share = GAPS_SHARE["padded" if attends_padded(config, work) else "fused"]
+    return share * config.num_layers * layer.in_small_blocks
 
 
 def _kept(layer: LayerActivations, boundary: float, work: Work) -> float:
