@@ -21,6 +21,7 @@ from litebert.train.plot import PICTURE, draw_run
 from litebert.train.sinks import Sink, open_sinks
 
 EVERY = 10.0  # seconds between plain lines
+NOTE_EVERY = 30.0  # seconds between updates of run.json
 REFRESH = 0.25  # seconds between changes of the live line
 SEPARATOR = " · "
 
@@ -56,6 +57,9 @@ class Watch:
         self._held_out: Row = {}
         self._begun: tuple[float, float] | None = None  # progress and clock of the first row
         self._last: Row = {}
+        self._shown: Row = self._last
+        self._noted = time.monotonic()
+        self._note("running")  # a resumed run had ended
 
     def step(self, row: Row) -> None:
         """Take a row of training figures."""
@@ -68,6 +72,8 @@ class Watch:
         if now - self._told >= (REFRESH if self._live else EVERY):
             self._told = now
             self._show(row)
+        if now - self._noted >= NOTE_EVERY:
+            self._note(None)
 
     def held_out(self, row: Row) -> None:
         """Take a row of figures on held-out text."""
@@ -89,11 +95,13 @@ class Watch:
         """The run went back to this step: forget what came after it."""
         self.metrics.rewind(step)
         self._begun = None
+        self._last = {"step": step}
+        self._shown = self._last
         self._with_sinks(lambda sink: sink.rewind(step))
 
     def close(self, status: Status) -> None:
         """The run has ended like this; the picture is drawn and ``run.json`` says so."""
-        if self._last and not self._live:
+        if self._last is not self._shown and not self._live:
             self._show(self._last)
         if self._live:
             self._live.stop()
@@ -120,6 +128,7 @@ class Watch:
         """Keep ``run.json``, which ``litebert runs`` lists, in step with what is known."""
         if read_run(self.run) is None:
             return
+        self._noted = time.monotonic()
         known = {name: self._last[name] for name in ("step", "tokens", "seconds", "loss") if name in self._last}
         scored = {
             f"{HELD_OUT}_{name}": value
@@ -141,6 +150,7 @@ class Watch:
         return float(step) / self.total if self.total and isinstance(step, int | float) else 0.0
 
     def _show(self, row: Row) -> None:
+        self._shown = row
         parts = self._parts(row)
         if self._live is None:
             print(SEPARATOR.join(parts), file=sys.stderr, flush=True)

@@ -66,10 +66,12 @@ def test_a_plain_line_has_all_there_is_to_know(tmp_path, capsys):
 def test_plain_lines_come_every_ten_seconds_and_at_the_end(tmp_path, capsys, monkeypatch):
     now = 1000.0
     monkeypatch.setattr(watching.time, "monotonic", lambda: now)
+    write_run(tmp_path, "pretrain", {}, status="running")
     watch = Watch(tmp_path, total=100, live=False)
     for step in range(1, 101):
         watch.step({"step": step, "loss": 1.0})
         now += 0.5
+        assert (read_run(tmp_path).result.get("step") or 0) >= step - 61, "run.json lags by more than half a minute"
     watch.close("finished")
     lines = capsys.readouterr().err.splitlines()
     assert [line.split()[2] for line in lines] == ["1/100", "21/100", "41/100", "61/100", "81/100", "100/100"]
@@ -112,6 +114,11 @@ def test_run_json_follows(tmp_path, capsys):
     watch.close("diverged")
     assert read_run(tmp_path).status == "diverged" and (tmp_path / "loss.png").stat().st_size > 10_000
     assert read_metrics(tmp_path)[-1] == {"step": 600, "loss": 3.0, "mlm_accuracy": 0.5, "split": "held_out"}
+    again = Watch(tmp_path, live=False)
+    assert read_run(tmp_path).status == "running" and not read_run(tmp_path).ended
+    again.rewind(300)
+    again.close("stopped")
+    assert read_run(tmp_path).result["step"] == 300
     assert "step 600: held-out loss 3.000 · mlm 50.0%" in capsys.readouterr().err
 
 
