@@ -88,8 +88,12 @@ def bench_build(
     workers: int | None = None,
     megabytes: float = 20,
     rounds: int = 2,
+    keep: Path | None = None,
 ) -> BuildFigures:
-    """Both speeds on the first megabytes of a corpus; with few, much of the time is the start of processes."""
+    """Both speeds on the first megabytes of a corpus; with few, much of the time is the start of processes.
+
+    The store is built in the folder ``keep`` and stays there, if one is named.
+    """
     if megabytes <= 0:
         raise InputError(f"{megabytes:g} megabytes are nothing to measure with")
     workers = workers or available_cores()
@@ -104,9 +108,11 @@ def bench_build(
         for _ in range(rounds):
             with _Timer(library):
                 library_tokens = _library_tokens(text, folder / "tokenizer", workers)
-            shutil.rmtree(folder / "store", ignore_errors=True)
+            shutil.rmtree(keep or folder / "store", ignore_errors=True)
             with _Timer(builds):
-                store = build_store([str(text)], folder / "tokenizer", folder / "store", settings, workers=workers)
+                store = build_store(
+                    [str(text)], folder / "tokenizer", keep or folder / "store", settings, workers=workers
+                )
         splits = [store.split(split) for split in ("train", "held_out")]
         return BuildFigures(
             workers=workers,

@@ -64,21 +64,30 @@ def corpus(
     language: Annotated[list[str] | None, typer.Option("--language", "-l", help="As for corpus build.")] = None,
     workers: Annotated[int, typer.Option(help="Processes; 0 for one a core.")] = 0,
     megabytes: Annotated[float, typer.Option(help="How much of the text to measure with.")] = 20,
+    length: Annotated[int, typer.Option(help="The most tokens of an input.")] = 512,
+    budget: Annotated[int, typer.Option(help="The most tokens of a batch.")] = 65_536,
     json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
-    """Building a store: speed next to the tokenizer library by itself, same text and processes."""
+    """Building a store and making batches: speed next to the tokenizer library and to transformers' collator."""
     import dataclasses
     import json as json_module
+    import tempfile
 
+    from litebert.bench.corpus_batches import bench_batches
     from litebert.bench.corpus_build import bench_build
 
-    build = bench_build(corpus, tokenizer, languages=language or (), workers=workers or None, megabytes=megabytes)
-    if json:
-        typer.echo(
-            json_module.dumps(
-                {"build": dataclasses.asdict(build) | {"ratio": build.ratio, "processor_ratio": build.processor_ratio}},
-                indent=2,
-            )
+    with tempfile.TemporaryDirectory(prefix="litebert-bench-") as name:
+        store = Path(name) / "store"
+        build = bench_build(
+            corpus, tokenizer, languages=language or (), workers=workers or None, megabytes=megabytes, keep=store
         )
+        batches = bench_batches(store, length=length, budget=budget)
+    if json:
+        figures = {
+            "build": dataclasses.asdict(build) | {"ratio": build.ratio, "processor_ratio": build.processor_ratio},
+            "batches": dataclasses.asdict(batches) | {"ratio": batches.ratio},
+        }
+        typer.echo(json_module.dumps(figures, indent=2))
         return
     typer.echo(build.table())
+    typer.echo(batches.table())

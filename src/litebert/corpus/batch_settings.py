@@ -7,7 +7,7 @@ from litebert.corpus.masking import MASKINGS, Masking
 from litebert.corpus.pairs import ORDER_CODES, Order
 from litebert.errors import InputError, nearest
 
-WINDOW_TOKENS = 1 << 23
+WINDOW_TOKENS = 1 << 22
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,12 +13,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from litebert.corpus.batch_settings import BatchSettings
 from litebert.corpus.draws import make_key, open_stream
 from litebert.corpus.masking import LONGEST_NGRAM
 from litebert.corpus.rows import Batch, write_inputs, write_masks, write_padding
-from litebert.corpus.slices import Integers, Windows, copy_tokens
+from litebert.corpus.slices import Integers, Windows, read_slices
 from litebert.corpus.store import Store
 from litebert.corpus.windows import MASKS, Planner, Window, row_sizes
 from litebert.errors import InputError
@@ -26,7 +27,7 @@ from litebert.errors import InputError
 __all__ = ["Batch", "BatchSettings", "Batches", "Position"]
 
 HELD_OUT_SEED = 0x5EED  # held-out batches are those of one epoch under this seed, whatever the run's own
-KEPT_WINDOWS = 3
+KEPT_WINDOWS = 2  # workers are at the end of one while others begin the next
 
 Position = tuple[int, int]  # (epoch, index)
 
@@ -62,6 +63,15 @@ class Batches:
         self._lock = threading.RLock()
         self._epochs: OrderedDict[int, EpochPlan] = OrderedDict()
         self._windows: OrderedDict[Position, Window] = OrderedDict()
+
+    @property
+    def mask_id(self) -> int:
+        """The id of ``[MASK]``."""
+        return self._ids["mask"]
+
+    def is_text(self, ids: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+        """Which ids are ordinary tokens, those that may be masked."""
+        return ~self._special[ids]
 
     def len(self, epoch: int) -> int:
         """How many batches an epoch has."""
@@ -104,9 +114,9 @@ class Batches:
         with self._lock:
             if (epoch, number) not in self._windows:
                 plan = self._planner.plan(epoch, self._epoch(epoch).windows, number)
-                self._windows[epoch, number] = Window(plan, *copy_tokens(self.shards, plan.rows))
-                while len(self._windows) > KEPT_WINDOWS:
+                while len(self._windows) >= KEPT_WINDOWS:
                     self._windows.popitem(last=False)
+                self._windows[epoch, number] = Window(plan, *read_slices(self.shards, plan.rows))
             self._windows.move_to_end((epoch, number))
             return self._windows[epoch, number]
 

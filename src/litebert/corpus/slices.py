@@ -5,8 +5,11 @@ packed within; it is copied from the shards when a batch of it is wanted, so mem
 """
 
 import copy
+import math
+import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -14,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from litebert.corpus.draws import make_key, open_stream, shuffled
-from litebert.corpus.store import Shard
+from litebert.corpus.store import Shard, array_path
+from litebert.errors import InputError
 
 SLICE_TOKENS = 65_536
 Integers = npt.NDArray[np.int64]
@@ -77,19 +81,41 @@ class Windows:
         return self.slices[self.bounds[window] : self.bounds[window + 1]]
 
 
-def copy_tokens(shards: Sequence[Shard], rows: Integers) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
+def read_slices(shards: Sequence[Shard], rows: Integers) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
     """The tokens and word starts of some slices, one after the other."""
     size = int(rows[:, NUM_TOKENS].sum())
-    open_shards = {number: opened(shards[number]) for number in np.unique(rows[:, SHARD])}
-    tokens = np.empty(size, next(iter(open_shards.values())).tokens.dtype)
-    word_starts = np.empty(size, np.uint8)
+    tokens = allocate((size,), opened(shards[0]).tokens.dtype)
+    word_starts = allocate((size,), np.dtype(np.uint8))
     offset = 0
     for row in rows:
-        shard, begin, end = open_shards[row[SHARD]], row[FIRST_TOKEN], row[FIRST_TOKEN] + row[NUM_TOKENS]
-        tokens[offset : offset + end - begin] = shard.tokens[begin:end]
-        word_starts[offset : offset + end - begin] = shard.word_starts[begin:end]
-        offset += end - begin
+        shard, end = shards[row[SHARD]], offset + int(row[NUM_TOKENS])
+        for name, values in (("tokens", tokens), ("word_starts", word_starts)):
+            _read(array_path(shard.folder, name), int(row[FIRST_TOKEN]), values[offset:end])
+        offset = end
     return tokens, word_starts
+
+
+def _read(path: Path, first: int, values: npt.NDArray[Any]) -> None:
+    """Fill ``values`` from those of a file, from the ``first`` on: a slice is read once, which a mapping makes slow."""
+    view = values.view(np.uint8).data
+    with path.open("rb", buffering=0) as file:
+        file.seek(first * values.itemsize)
+        found = 0
+        while found < len(view):
+            count = file.readinto(view[found:])
+            if not count:
+                raise InputError(f"{path} is damaged: it ends too early; build the store again")
+            found += count
+
+
+def allocate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """An array whose memory goes back to the system with it.
+
+    The C library's allocator keeps freed blocks of a few megabytes for later, and windows come and go: with it,
+    resident memory creeps up by a third over an epoch.
+    """
+    size = math.prod(shape)
+    return np.frombuffer(mmap.mmap(-1, max(1, size * dtype.itemsize)), dtype, size).reshape(shape)
 
 
 def opened(shard: Shard) -> Shard:

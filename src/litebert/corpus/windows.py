@@ -29,6 +29,7 @@ from litebert.corpus.slices import (
     SHARD,
     Integers,
     Windows,
+    allocate,
     cut_slices,
     opened,
 )
@@ -88,7 +89,7 @@ class Planner:
         length, key = self.settings.length, make_key(self.seed, epoch, PAIRS)
         body = body_size(length, self._order)
         room = int((rows[:, END_SENTENCE] - rows[:, FIRST_SENTENCE]).sum()), int(rows[:, NUM_TOKENS].sum())
-        inputs = np.empty((most_inputs(*room, body), COLUMNS), np.int64)
+        inputs = allocate((most_inputs(*room, body), COLUMNS), np.dtype(np.int64))
         open_shards = {number: opened(self.shards[number]) for number in np.unique(rows[:, SHARD])}
         count, offset = 0, 0
         for row in rows:
@@ -113,7 +114,7 @@ class Planner:
             offset += int(row[NUM_TOKENS])
         if self._order == NSP:
             exchange_seconds(inputs[:count], make_key(self.seed, epoch, EXCHANGE, int(rows[0, FIRST_SENTENCE])), length)
-        return inputs[:count]
+        return inputs[:count].copy()
 
     def plan(self, epoch: int, windows: Windows, number: int) -> WindowPlan:
         """The plan of a window."""

@@ -81,13 +81,14 @@ def read_text(name: str, characters: int) -> list[str]:
     path = CORPUS / f"{name}.txt.xz"
     if not path.is_file():
         pytest.skip(f"{path} is not there")
-    text = lzma.open(path, "rt", encoding="utf-8").read(characters)
+    with lzma.open(path, "rt", encoding="utf-8") as file:
+        text = file.read(characters)
     return [document for document in text.split("\n\n")[:-1] if document.strip()]
 
 
 @pytest.fixture(scope="session")
 def language_stores(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Store]:
-    """Real text as a store, by language: the released ALBERT vocabulary for English, a small one made here elsewhere."""
+    """Real text as a store, by language: the released ALBERT vocabulary for English, small ones made here elsewhere."""
     import sentencepiece
     import sentencex
 

@@ -1,4 +1,4 @@
-"""The leak check finds a leak that was put there, finds none where there is none, and solves what scikit-learn solves."""
+"""The leak check finds a leak that was put there, none where there is none, and solves what scikit-learn solves."""
 
 import numpy as np
 import pytest

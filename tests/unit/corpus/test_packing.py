@@ -1,5 +1,7 @@
 """Packing: every input once, no batch over its budget or its number of sequences, little left empty."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,7 +13,7 @@ from litebert.corpus.packing import pack
 
 def packed(sizes, budget, longest, most=1 << 30, top_up=False, seed=0):
     order, bounds = pack(np.array(sizes, np.int64), open_stream(seed, 0), budget, longest, most, top_up)
-    return [order[begin:end] for begin, end in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [order[begin:end] for begin, end in itertools.pairwise(bounds)]
 
 
 @settings(max_examples=150, deadline=None)
