@@ -13,6 +13,7 @@ from litebert.corpus.verb import app as corpus_app
 from litebert.errors import InputError
 from litebert.lineage import runs_verb
 from litebert.plan.verb import plan
+from litebert.pretrain.verb import pretrain
 from litebert.text.verb import app as tokenizer_app
 
 app = typer.Typer(
@@ -23,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(bench_app, name="bench")
+app.command()(pretrain)
 app.add_typer(corpus_app, name="corpus")
 app.command("runs")(runs_verb)
 app.add_typer(tokenizer_app, name="tokenizer")

@@ -64,7 +64,7 @@ def load_model(
 
     ``heads`` says which heads are wanted; without it a folder gives those it has and a preset the pretraining ones.
     """
-    folder = Path(source)
+    folder = model_folder(source)
     if folder.is_dir():
         if overrides:
             raise InputError(f"{folder} is a trained model: fields such as {overrides[0]} can only change a preset")
@@ -77,9 +77,16 @@ def load_model(
     return loaded
 
 
+def model_folder(source: str | os.PathLike[str]) -> Path:
+    """The folder that holds the model: the one named, or ``model`` inside it where that is a run."""
+    folder = Path(source)
+    inside = folder / "model"
+    return inside if (inside / CONFIG).is_file() and not (folder / CONFIG).is_file() else folder
+
+
 def model_config(source: str | os.PathLike[str], overrides: Sequence[str] = ()) -> NetworkConfig:
     """The shape of a model, without its weights."""
-    folder = Path(source)
+    folder = model_folder(source)
     if folder.is_dir():
         theirs = _read_json(folder)
         if theirs.get("model_type") == "litebert":

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from litebert.errors import InputError
-from litebert.train.optimisers import OptimiserSettings
+from litebert.train.optimiser_settings import OptimiserSettings
 from litebert.train.schedules import ScheduleSettings, check_stages, stage
 
 Precision = Literal["bf16", "fp16", "fp32"]
@@ -60,7 +60,7 @@ class TrainSettings:
         for _, tokens in self.batch_tokens:
             if tokens < self.micro_tokens or tokens % self.micro_tokens:
                 raise InputError(
-                    f"batch_tokens {tokens} is not a multiple of micro_tokens {self.micro_tokens}; choose a batch that is"
+                    f"batch_tokens {tokens} is not a multiple of micro_tokens {self.micro_tokens}; choose one that is"
                 )
 
     def micro_batches(self, progress: float) -> int:

@@ -123,6 +123,8 @@ def test_compiled_training_step_in_bf16(checkpointing):
         exact = training_gradients(net, net.encoder, ids, layout, torch.float32)
         eager = training_gradients(net, net.encoder, ids, layout, torch.bfloat16)
         fast = training_gradients(net, compiled, ids, layout, torch.bfloat16)
+        together = [torch.cat([grads[name].flatten() for name in exact]) for grads in (exact, eager, fast)]
+        assert error(together[2], together[0]) < 1.1 * error(together[1], together[0]) + 1e-3
         for name in exact:
-            assert error(fast[name], exact[name]) < 1.2 * error(eager[name], exact[name]) + 2e-3, name
+            assert error(fast[name], exact[name]) < 2 * error(eager[name], exact[name]) + 2e-3, name
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1

@@ -1,0 +1,81 @@
+"""From the words of the command line to the settings of a run."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from litebert.durations import parse_duration
+from litebert.errors import InputError
+from litebert.pretrain.recipe import RECIPE_FIELDS, read_recipe
+from litebert.pretrain.run import PretrainSettings
+from litebert.train.settings import Bound, Precision
+
+
+def settings_from(
+    *,
+    preset: str,
+    words: Sequence[str],
+    corpus: Path,
+    out: Path,
+    recipe: str,
+    budget: str | None,
+    steps: int | None,
+    tokens: float | None,
+    start: str | None,
+    seed: int,
+    resume: bool,
+    device: str,
+    precision: str | None,
+    compiled: bool | None,
+    checkpointing: bool,
+    sharded: bool,
+    micro_tokens: int,
+    save_every: str,
+    tensorboard: bool,
+    sinks: Sequence[str],
+) -> PretrainSettings:
+    """Settings, checked; fields of the recipe and of the model may stand side by side among ``words``."""
+    for_recipe = [word for word in words if word.partition("=")[0] in RECIPE_FIELDS]
+    chosen = read_recipe(recipe, for_recipe)
+    if precision not in (None, "bf16", "fp16", "fp32"):
+        raise InputError(f"--precision is '{precision}' but must be bf16, fp16 or fp32")
+    if budget is None and steps is None and tokens is None:
+        steps = chosen.steps
+    bound = Bound(
+        steps=steps,
+        tokens=None if tokens is None else int(tokens),
+        seconds=None if budget is None else parse_duration(budget),
+    )
+    return PretrainSettings(
+        preset=preset,
+        corpus=corpus,
+        out=out,
+        recipe=chosen,
+        bound=bound,
+        overrides=tuple(word for word in words if word not in for_recipe),
+        source=start,
+        seed=seed,
+        resume=resume,
+        device=_device(device),
+        precision=cast(Precision | None, precision),
+        compiled=compiled,
+        checkpointing=checkpointing,
+        sharded=sharded,
+        micro_tokens=micro_tokens,
+        save_seconds=parse_duration(save_every) if not save_every.isdigit() else 0.0,
+        save_steps=int(save_every) if save_every.isdigit() else None,
+        tensorboard=tensorboard,
+        sinks=tuple(sinks),
+    )
+
+
+def _device(asked: str) -> str:
+    import torch
+
+    if not asked:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if asked not in ("cpu", "cuda"):
+        raise InputError(f"--device is '{asked}' but must be cpu or cuda")
+    if asked == "cuda" and not torch.cuda.is_available():
+        raise InputError("there is no CUDA device here; use --device cpu")
+    return asked

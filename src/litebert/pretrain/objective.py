@@ -1,0 +1,77 @@
+"""The losses of pretraining: masked LM at the masked positions only, and sentence order (ALBERT section 3.1).
+
+T tokens, S sequences, M masked positions, V vocabulary. A label of -100 counts for nothing.
+"""
+
+from collections.abc import Mapping
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from litebert.corpus.rows import Batch
+from litebert.nn.layout import Layout
+from litebert.nn.network import Network
+from litebert.train.objective import Part
+
+IGNORED = -100
+
+
+class Pretraining:
+    """Masked LM, and order where the network has a head for it. ``chunk`` bounds the logits held at once."""
+
+    def __init__(self, longest: int, chunk: int = 0) -> None:
+        self.longest = longest
+        self.chunk = chunk
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        return {"mlm": batch.num_masked, "order": int((batch.order_labels != IGNORED).sum())}
+
+    def tensors(self, batch: Batch, device: torch.device) -> dict[str, Tensor]:
+        arrays = {
+            "ids": batch.ids,
+            "segments": batch.segments,
+            "positions": batch.positions,
+            "starts": batch.starts,
+            "order_labels": batch.order_labels,
+            "mask_positions": batch.mask_positions,
+            "mask_targets": batch.mask_targets,
+        }
+        tensors = {}
+        for name, array in arrays.items():
+            tensor = torch.from_numpy(array)
+            if device.type == "cuda":
+                tensor = tensor.pin_memory()
+            tensor = tensor.to(device, non_blocking=True)
+            tensors[name] = tensor if name == "starts" else tensor.long()
+        return tensors
+
+    def parts(self, network: Network, tensors: Mapping[str, Tensor]) -> dict[str, Part]:
+        layout = Layout(tensors["starts"], tensors["positions"], self.longest)
+        states = network.encoder(tensors["ids"], layout, tensors["segments"])
+        parts = {"mlm": self._masked_lm(network, states, tensors["mask_positions"], tensors["mask_targets"])}
+        if "order" in network.heads:
+            logits = network.heads["order"](network.pooled(states, layout)).float()
+            parts["order"] = _sums(logits, tensors["order_labels"])
+        return parts
+
+    def _masked_lm(self, network: Network, states: Tensor, positions: Tensor, targets: Tensor) -> Part:
+        """The sums over all masked positions, in chunks whose logits are made again in the backward pass."""
+
+        def some(states: Tensor, places: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+            part = _sums(network.masked_lm(states, places).float(), wanted)
+            return part.loss, part.right
+
+        if not self.chunk or positions.shape[0] <= self.chunk:
+            return Part(*some(states, positions, targets))
+        sums = [
+            checkpoint(some, states, places, wanted, use_reentrant=False)
+            for places, wanted in zip(positions.split(self.chunk), targets.split(self.chunk), strict=True)
+        ]
+        return Part(torch.stack([loss for loss, _ in sums]).sum(), torch.stack([right for _, right in sums]).sum())
+
+
+def _sums(logits: Tensor, labels: Tensor) -> Part:
+    loss = F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum")
+    return Part(loss, (logits.detach().argmax(-1) == labels).sum())

@@ -1,0 +1,265 @@
+"""A pretraining run from a preset (or a shallower model), a token store and a recipe to a model folder."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from litebert.checkpoints.folder import load_model, save_model
+from litebert.corpus.batch_settings import BatchSettings
+from litebert.corpus.batches import Batches
+from litebert.corpus.store import Store
+from litebert.errors import InputError
+from litebert.nn.config import EncoderConfig
+from litebert.nn.families import preset_config
+from litebert.nn.network import HeadsConfig, Network, NetworkConfig
+from litebert.pretrain.objective import Pretraining
+from litebert.pretrain.recipe import Recipe
+from litebert.pretrain.warm_start import warm_start
+from litebert.runs import RunLock, parent_of, write_run
+from litebert.text.tokenizers import read_tokenizer
+from litebert.train.guard import unigram_entropy
+from litebert.train.loop import Loop, Result, Stage, Sums
+from litebert.train.parallel import Ranks
+from litebert.train.persistence import Saver
+from litebert.train.precision import default_precision
+from litebert.train.settings import Bound, Precision, TrainSettings
+from litebert.train.watch import Watch
+
+MODEL = "model"  # the folder inside a run that holds the model
+LOGIT_CHUNK = 4096  # masked positions whose logits are held at once outside a compiled graph
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainSettings:
+    """What the user asked for."""
+
+    preset: str
+    corpus: Path
+    out: Path
+    recipe: Recipe
+    bound: Bound
+    overrides: tuple[str, ...] = ()
+    source: str | None = None  # a model to start from
+    seed: int = 0
+    resume: bool = False
+    device: str = "cpu"
+    precision: Precision | None = None
+    compiled: bool | None = None
+    checkpointing: bool = False
+    sharded: bool = False
+    micro_tokens: int = 0
+    save_seconds: float = 300.0
+    save_steps: int | None = None
+    held_out_batches: int = 16
+    tensorboard: bool = False
+    sinks: tuple[str, ...] = ()
+
+
+def pretrain(settings: PretrainSettings, say: Callable[[str], None]) -> Result:
+    """Train, resume or refuse; the run folder tells the rest."""
+    ranks = Ranks.join(settings.device)
+    try:
+        if not ranks.first:
+            return _pretrain(settings, ranks, lambda _: None)
+        _check_folder(settings)
+        settings.out.mkdir(parents=True, exist_ok=True)
+        with RunLock(settings.out):
+            return _pretrain(settings, ranks, say)
+    finally:
+        ranks.leave()
+
+
+def _pretrain(settings: PretrainSettings, ranks: Ranks, say: Callable[[str], None]) -> Result:
+    store = Store.open(settings.corpus)
+    config = network_config(settings, store)
+    train = train_settings(settings, ranks)
+    stages = _stages(settings, store, train)
+    torch.manual_seed(settings.seed)
+    network = Network(config).to(ranks.device)
+    if settings.source:
+        say(warm_start(network, load_model(settings.source).network))
+    if "order" not in network.heads and network.pooler is not None:
+        network.pooler.requires_grad_(False)  # nothing reads it
+    unigram = unigram_entropy(store)
+    watch = None
+    if ranks.first:
+        if not settings.resume:
+            _note(settings, config.encoder, train)
+        watch = Watch(
+            settings.out,
+            total=settings.bound.steps,
+            tensorboard=settings.tensorboard,
+            sinks=settings.sinks,
+            unigram=unigram,
+        )
+        say = watch.say
+    saver = Saver(settings.out, train.keep, _facts(settings, store, config.encoder, train))
+    held_out = _held_out(settings, store, train, ranks)
+    loop = Loop(network, stages, train, ranks, saver=saver, watch=watch, evaluate=held_out, say=say)
+    loop.unigram = unigram
+    if settings.resume and not saver.restore(loop):
+        raise InputError(f"{settings.out} holds no saved state to resume; leave --resume out to begin")
+    result = loop.run()
+    if ranks.first or train.sharded:
+        _save_model(settings, loop, store, ranks)
+    return result
+
+
+def network_config(settings: PretrainSettings, store: Store) -> NetworkConfig:
+    """The network for a preset, a recipe and the store's vocabulary."""
+    words = (*settings.recipe.model, *settings.overrides)
+    encoder = preset_config(settings.preset, (f"vocab_size={store.vocab_size}", *words))
+    if encoder.positions != "absolute":
+        raise InputError(f"{settings.preset} is a permutation language model; pretrain an albert or bert preset")
+    if encoder.vocab_size != store.vocab_size:
+        raise InputError(
+            f"vocab_size is {encoder.vocab_size} but {settings.corpus} was made with a tokenizer of "
+            f"{store.vocab_size} pieces; leave vocab_size out or build the store again"
+        )
+    longest = max(length for _, length in settings.recipe.lengths)
+    if longest > encoder.max_positions:
+        raise InputError(f"inputs of {longest} tokens do not fit the model's {encoder.max_positions} positions")
+    heads = HeadsConfig(names=("masked_lm",) if settings.recipe.order == "none" else ("masked_lm", "order"))
+    return NetworkConfig(encoder=encoder, heads=heads)
+
+
+def train_settings(settings: PretrainSettings, ranks: Ranks) -> TrainSettings:
+    """What the loop needs, with what was left open decided for the device."""
+    recipe, device = settings.recipe, ranks.device
+    smallest = min(tokens for _, tokens in recipe.batch_tokens)
+    micro = settings.micro_tokens or recipe.micro_tokens
+    if not micro:
+        micro = min(65_536 if device.type == "cuda" else 4_096, smallest // ranks.world)
+    for _, tokens in recipe.batch_tokens:
+        if tokens % (micro * ranks.world):
+            raise InputError(
+                f"a batch of {tokens} tokens does not divide into {ranks.world} ranks of {micro} tokens; choose "
+                f"batch_tokens as a multiple of {micro * ranks.world}"
+            )
+    return TrainSettings(
+        bound=settings.bound,
+        optimiser=recipe.optimiser_settings(),
+        schedule=recipe.schedule_settings(),
+        batch_tokens=recipe.batch_tokens,
+        micro_tokens=micro,
+        precision=settings.precision or default_precision(device),
+        compiled=device.type == "cuda" if settings.compiled is None else settings.compiled,
+        checkpointing=settings.checkpointing,
+        clip=recipe.clip,
+        sharded=settings.sharded,
+        seed=settings.seed,
+        save_seconds=settings.save_seconds,
+        save_steps=settings.save_steps,
+    )
+
+
+def _batch_settings(settings: PretrainSettings, train: TrainSettings, length: int) -> BatchSettings:
+    recipe = settings.recipe
+    return BatchSettings(
+        length=length,
+        budget=train.micro_tokens,
+        order=recipe.order,
+        masking=recipe.masking,
+        rate=recipe.mask_rate,
+        seed=settings.seed,
+        fixed=True,
+    )
+
+
+def _stages(settings: PretrainSettings, store: Store, train: TrainSettings) -> list[Stage]:
+    chunk = 0 if train.compiled else LOGIT_CHUNK
+    return [
+        Stage(
+            name=f"length {length} from {begin:g}",
+            begin=begin,
+            source=Batches(store, "train", _batch_settings(settings, train, length)),
+            objective=Pretraining(length, chunk),
+        )
+        for begin, length in settings.recipe.lengths
+    ]
+
+
+def _held_out(
+    settings: PretrainSettings, store: Store, train: TrainSettings, ranks: Ranks
+) -> Callable[[Sums], Mapping[str, float]] | None:
+    """A function that scores a run on the first held-out batches, always the same ones at 15% masking."""
+    if not store.split("held_out").num_tokens or not settings.held_out_batches:
+        return None
+    length = settings.recipe.lengths[-1][1]
+    plain = replace(_batch_settings(settings, train, length), rate=0.15)
+    batches, objective = Batches(store, "held_out", plain), Pretraining(length, LOGIT_CHUNK)
+    count = min(settings.held_out_batches, batches.len(0))
+
+    def score(sums: Sums) -> dict[str, float]:
+        totals: dict[str, list[float]] = {"mlm": [0.0] * 3, "order": [0.0] * 3}
+        for index in range(ranks.rank, count, ranks.world):
+            batch = batches.batch(0, index)
+            for name, (loss, right) in sums(objective, objective.tensors(batch, ranks.device)).items():
+                found = (float(loss), float(right), float(objective.counts(batch)[name]))
+                totals[name] = [a + b for a, b in zip(totals[name], found, strict=True)]
+        figures: dict[str, float] = {"loss": 0.0}
+        for name, mine in totals.items():
+            lost, hits, items = ranks.total(mine)
+            if items:
+                figures |= {f"{name}_loss": lost / items, f"{name}_accuracy": hits / items}
+                figures["loss"] += lost / items
+        return figures
+
+    return score
+
+
+def _facts(settings: PretrainSettings, store: Store, encoder: EncoderConfig, train: TrainSettings) -> dict[str, Any]:
+    """What must not change when a run is resumed."""
+    return {
+        "corpus": store.fingerprint,
+        "encoder": repr(encoder),
+        "recipe": repr(settings.recipe),
+        "micro_tokens": train.micro_tokens,
+        "precision": train.precision,
+        "seed": settings.seed,
+    }
+
+
+def _note(settings: PretrainSettings, encoder: EncoderConfig, train: TrainSettings) -> None:
+    parents = [parent_of("corpus", settings.corpus)]
+    if settings.source and Path(settings.source).is_dir():
+        parents.append(parent_of("start", Path(settings.source)))
+    asked = {
+        "model": settings.preset,
+        "encoder": dataclasses.asdict(encoder),
+        "recipe": dataclasses.asdict(settings.recipe),
+        "bound": dataclasses.asdict(settings.bound),
+        "seed": settings.seed,
+        "device": settings.device,
+        "precision": train.precision,
+        "compiled": train.compiled,
+        "checkpointing": train.checkpointing,
+        "micro_tokens": train.micro_tokens,
+    }
+    write_run(settings.out, "pretrain", asked, parents=parents, status="running")
+
+
+def _save_model(settings: PretrainSettings, loop: Loop, store: Store, ranks: Ranks) -> None:
+    """The trained model as a folder that every verb and ``transformers`` load."""
+    weights = loop.whole_weights()
+    if not ranks.first:
+        return
+    network = Network(loop.network.config)
+    network.load_state_dict(weights)
+    tokenizer = read_tokenizer(store.tokenizer_folder, network.config.encoder.family)
+    save_model(settings.out / MODEL, network, tokenizer, verb="pretrain", settings={"run": settings.out.name})
+
+
+def _check_folder(settings: PretrainSettings) -> None:
+    out = settings.out
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file; name a folder for the run")
+    used = out.is_dir() and any(path.name != "lock" for path in out.iterdir())
+    if settings.resume and not used:
+        raise InputError(f"there is no run in {out} to resume; leave --resume out to begin one")
+    if used and not settings.resume:
+        raise InputError(f"{out} is not empty; add --resume to go on with the run there, or name another folder")

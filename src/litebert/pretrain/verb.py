@@ -1,0 +1,79 @@
+"""``litebert pretrain``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def pretrain(
+    preset: Annotated[str, typer.Argument(help="A model preset, such as albert-small.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="FIELD=VALUE...", help="Fields of the model or of the recipe.")
+    ] = None,
+    corpus: Annotated[Path, typer.Option(help="A token store made by `litebert corpus build`.")] = Path("store"),
+    out: Annotated[Path, typer.Option(help="The run folder to make.")] = Path("run"),
+    recipe: Annotated[str, typer.Option(help="budget or paper.")] = "budget",
+    budget: Annotated[str | None, typer.Option(help="Wall-clock time to train for: 20m, 2h.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Steps to train for.")] = None,
+    tokens: Annotated[float | None, typer.Option(help="Tokens to train for, such as 1e8.")] = None,
+    start: Annotated[
+        str | None, typer.Option("--from", help="A model folder to start from, perhaps shallower.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="For weights, batches and masks.")] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Two steps of everything, in a folder that is removed.")
+    ] = False,
+    device: Annotated[str, typer.Option(help="cpu or cuda; by default cuda where there is one.")] = "",
+    precision: Annotated[str | None, typer.Option(help="bf16, fp16 or fp32.")] = None,
+    compiled: Annotated[
+        bool | None, typer.Option("--compile/--no-compile", help="torch.compile; on a GPU by default.")
+    ] = None,
+    checkpointing: Annotated[bool, typer.Option("--checkpointing", help="Less memory, a third more time.")] = False,
+    sharded: Annotated[bool, typer.Option("--sharded", help="FSDP2 instead of DDP, under torchrun.")] = False,
+    micro_tokens: Annotated[int, typer.Option(help="Tokens of one forward pass; 0: what suits the device.")] = 0,
+    save_every: Annotated[str, typer.Option(help="How often the state is saved: 5m, or a number of steps.")] = "5m",
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard files, too.")] = False,
+    log_to: Annotated[list[str] | None, typer.Option(help="wandb or mlflow.")] = None,
+) -> None:
+    """Pretrain an encoder on a token store, to a budget of time, steps or tokens."""
+    import tempfile
+
+    from litebert.pretrain.arguments import settings_from
+    from litebert.pretrain.run import pretrain as run
+
+    def go(out: Path) -> None:
+        settings = settings_from(
+            preset=preset,
+            words=overrides or [],
+            corpus=corpus,
+            out=out,
+            recipe=recipe,
+            budget=budget,
+            steps=2 if dry_run else steps,
+            tokens=None if dry_run else tokens,
+            start=start,
+            seed=seed,
+            resume=resume,
+            device=device,
+            precision=precision,
+            compiled=compiled,
+            checkpointing=checkpointing,
+            sharded=sharded,
+            micro_tokens=micro_tokens,
+            save_every="1" if dry_run else save_every,
+            tensorboard=tensorboard,
+            sinks=log_to or [],
+        )
+        result = run(settings, lambda sentence: typer.echo(sentence, err=True))
+        figures = ", ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in result.held_out.items())
+        typer.echo(f"{result.status} after {result.step:,} steps; held out: {figures or 'nothing'}")
+        if not dry_run:
+            typer.echo(f"the model is in {out / 'model'}")
+
+    if dry_run:
+        with tempfile.TemporaryDirectory() as folder:
+            go(Path(folder) / "run")
+    else:
+        go(out)

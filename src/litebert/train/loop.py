@@ -1,0 +1,338 @@
+"""The one training loop, for pretraining and fine-tuning alike; what differs is the objective that is passed in.
+
+A step sums the loss of its micro-batches over all ranks and divides by what it counted in the whole batch, so any
+number of ranks gives the same losses. The batches of a step follow from its position in the stream alone, so a run
+that was killed goes on as if nothing had happened.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from litebert.nn.network import Network
+from litebert.runs import Status
+from litebert.train import parallel, precision
+from litebert.train.guard import Guard
+from litebert.train.objective import Learner, Objective, Position, Source
+from litebert.train.optimisers import build_optimiser
+from litebert.train.parallel import Ranks
+from litebert.train.persistence import Saver
+from litebert.train.schedules import rate_factor
+from litebert.train.settings import TrainSettings
+from litebert.train.stop import StopSignal
+from litebert.train.watch import Watch
+
+# The sums (loss, right) of every part of an objective over the tensors of a batch.
+Sums = Callable[[Objective, Mapping[str, Tensor]], dict[str, tuple[Tensor, Tensor]]]
+SCORING_SHARE = 0.05  # of the time so far that held-out scores may have taken
+
+
+@dataclass
+class Place:
+    """Where a run is."""
+
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    rate_scale: float = 1.0  # lowered by rollbacks
+    rollbacks: int = 0
+    positions: dict[str, Position] = field(default_factory=dict)  # of the stream of each stage
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A source of micro-batches and how to learn from them, from some progress on (a sequence length, say)."""
+
+    name: str
+    begin: float  # progress at which this stage begins
+    source: Source
+    objective: Objective
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended."""
+
+    status: Status
+    step: int
+    held_out: dict[str, float]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """What a step lost, still on the device."""
+
+    step: int
+    counts: Mapping[str, float]
+    sums: Mapping[str, Tensor]  # loss and right, of each part
+    norm: Tensor
+
+
+class Loop:
+    """A run. ``evaluate`` scores it on held-out text by way of ``Sums``; ``saver`` and ``watch`` keep and show it."""
+
+    def __init__(
+        self,
+        network: Network,
+        stages: Sequence[Stage],
+        settings: TrainSettings,
+        ranks: Ranks,
+        *,
+        saver: Saver,
+        watch: Watch | None,
+        evaluate: Callable[[Sums], Mapping[str, float]] | None = None,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.network, self.stages, self.settings, self.ranks = network, list(stages), settings, ranks
+        self.saver, self.watch, self.evaluate, self.say = saver, watch, evaluate, say
+        network.encoder.checkpointing = settings.checkpointing
+        network.train()
+        # One module is spread over the ranks; the stages' objectives take turns in it.
+        self.learner: Learner = Learner(network, self.stages[0].objective)
+        if settings.compiled:
+            self.learner.compile()
+        self.spread = parallel.spread(self.learner, network, ranks, settings.sharded)
+        self.optimiser = build_optimiser(network, settings.optimiser)
+        self.scaler = precision.scaler(settings.precision, ranks.device)
+        self.guard = Guard()
+        self.place = Place()
+        self.weights = dict(settings.weights)
+        self.held_out: dict[str, float] = {}
+        self.notes: list[str] = []
+        self.pending: list[_Pending] = []
+        self.unigram: float | None = None  # the loss of word frequencies alone, where that means something
+        self.scored = -1  # the step of the last held-out score
+        self.scoring = 0.0  # seconds spent on held-out text
+        self.waited, self.shown_tokens, self.shown_at = 0.0, 0, time.monotonic()
+
+    def run(self) -> Result:
+        """Train to the end of the bound, or until told to stop; the state is saved either way."""
+        if self.place.step == 0:
+            self._save()  # there is always something to go back to
+        started = time.monotonic() - self.place.seconds
+        last_save, next_held_out = time.monotonic(), self._next_held_out(self._progress())
+        reserve = 0.0  # seconds kept for the last evaluation and save of a run bounded by the clock
+        status: Status = "finished"
+        stream, stage = None, None
+        with StopSignal() as stop:
+            while True:
+                self.place.seconds = time.monotonic() - started
+                progress, stopping, may_score = self._agree(reserve, bool(stop))
+                if progress >= 1.0 or stopping:
+                    status = "stopped" if stopping and progress < 1.0 else "finished"
+                    break
+                current = max((s for s in self.stages if s.begin <= progress), key=lambda s: s.begin)
+                if stage is not current:
+                    stage = current
+                    stream = self._stream(stage)
+                    self.learner.objective = stage.objective
+                assert stream is not None
+                trouble = self._step(stage, stream, progress)
+                if trouble:
+                    if not self._roll_back(trouble):
+                        status = "diverged"
+                        break
+                    started, stage = time.monotonic() - self.place.seconds, None
+                    continue
+                now = time.monotonic()
+                if progress >= next_held_out and may_score:
+                    self._score()
+                    next_held_out = self._next_held_out(progress)
+                    reserve = max(reserve, time.monotonic() - now)
+                if self._save_is_due(now - last_save):
+                    self._save()
+                    last_save = time.monotonic()
+                    reserve = max(reserve, last_save - now)
+        self.place.seconds = time.monotonic() - started
+        if status != "diverged":
+            self._score()
+            self._save()
+        if self.watch:
+            self.watch.close(status)
+        return Result(status, self.place.step, self.held_out, tuple(self.notes))
+
+    def _agree(self, reserve: float, stop: bool) -> tuple[float, bool, bool]:
+        """Progress, the wish to stop and whether there is time to score, the same on every rank: the first's clock."""
+        progress = self._progress(reserve)
+        may_score = self.scoring <= SCORING_SHARE * self.place.seconds
+        if self.ranks.world == 1:
+            return progress, stop, may_score
+        first = self.ranks.first
+        agreed, stops, scores = self.ranks.total([first * progress, float(stop), float(first and may_score)])
+        return agreed, stops > 0, scores > 0
+
+    def _progress(self, reserve: float = 0.0) -> float:
+        return self.settings.bound.progress(self.place.step, self.place.tokens, self.place.seconds + reserve)
+
+    def _next_held_out(self, progress: float) -> float:
+        every = self.settings.held_out_every
+        return (math.floor(progress / every) + 1) * every if every else math.inf
+
+    def _stream(self, stage: Stage) -> Iterator[Any]:
+        start = self.place.positions.setdefault(stage.name, (0, 0))
+        return iter(stage.source.stream(start, rank=self.ranks.rank, world=self.ranks.world, workers=1))
+
+    def _step(self, stage: Stage, stream: Iterator[Any], progress: float) -> str | None:
+        """One optimiser step; a sentence if the run has diverged."""
+        settings, device = self.settings, self.ranks.device
+        begun = time.monotonic()
+        count = settings.micro_batches(progress)
+        batches = [next(stream) for _ in range(count // self.ranks.world)]
+        waited = time.monotonic() - begun
+        counted = [stage.objective.counts(batch) for batch in batches]
+        names = list(counted[0])
+        local = [float(sum(count[name] for count in counted)) for name in names]
+        *totals, tokens = self.ranks.total([*local, float(sum(batch.num_tokens for batch in batches))])
+        counts = dict(zip(names, totals, strict=True))
+        self.optimiser.set_rate(rate_factor(progress, settings.schedule) * self.place.rate_scale)
+        sums: dict[str, list[Tensor]] = {}
+        for number, batch in enumerate(batches):
+            last = number == len(batches) - 1
+            with parallel.synchronising(self.spread, last), precision.cast(settings.precision, device):
+                parts = self.spread(stage.objective.tensors(batch, device))
+                # Data parallelism averages gradients over ranks, where we want their sum.
+                loss = self.ranks.world * sum(
+                    self.weights.get(name, 1.0) * part / max(counts[name], 1.0) for name, (part, _) in parts.items()
+                )
+                self.scaler.scale(loss).backward()
+            for name, (part, right) in parts.items():
+                sums.setdefault(name, []).append(torch.stack([part.detach().float(), right.float()]))
+        norm = self._update()
+        self.place.step += 1
+        self.place.tokens += int(tokens)
+        position = self.place.positions[stage.name]
+        self.place.positions[stage.name] = stage.source.advance(position, count)
+        self.pending.append(
+            _Pending(self.place.step, counts, {name: torch.stack(parts).sum(0) for name, parts in sums.items()}, norm)
+        )
+        self.waited += waited
+        due = self.place.step % settings.log_every == 0 or self.place.step <= 2
+        return self._flush() if due else None
+
+    def _flush(self) -> str | None:
+        """Read what the last steps lost (the one place where the host waits for the device), show it, judge it."""
+        if not self.pending:
+            return None
+        names = list(self.pending[0].sums)
+        table = torch.stack([torch.cat([step.sums[name] for name in names]) for step in self.pending]).tolist()
+        norms = torch.stack([step.norm.float() for step in self.pending]).tolist()
+        trouble = None
+        rows = []
+        for step, numbers, norm in zip(self.pending, table, norms, strict=True):
+            numbers = self.ranks.total(numbers)
+            row: dict[str, float] = {}
+            for place, name in enumerate(names):
+                count = max(step.counts[name], 1.0)
+                row[f"{name}_loss"] = numbers[2 * place] / count
+                row[f"{name}_accuracy"] = numbers[2 * place + 1] / count
+            row["loss"] = sum(self.weights.get(name, 1.0) * row[f"{name}_loss"] for name in names)
+            row["gradient_norm"] = norm
+            skipped = self.scaler.is_enabled() and not math.isfinite(norm)  # by loss scaling, which is no divergence
+            trouble = trouble or self.guard.observe(step.step, row["loss"], None if skipped else norm)
+            self._say_if_stuck(row)
+            rows.append(row)
+        self.pending.clear()
+        self._show(rows)
+        return trouble
+
+    def _say_if_stuck(self, row: Mapping[str, float]) -> None:
+        if self.unigram is None or "mlm_loss" not in row:
+            return
+        sentence = self.guard.stuck(row["mlm_loss"], self.unigram, self._progress())
+        if sentence:
+            self.notes.append(sentence)
+            self.say(sentence)
+
+    def whole_weights(self) -> dict[str, Tensor]:
+        """All weights, unsharded, on the CPU; all ranks must ask."""
+        return parallel.whole_weights(self.network)
+
+    def _show(self, rows: list[dict[str, float]]) -> None:
+        """One line for the steps since the last one."""
+        now = time.monotonic()
+        tokens, seconds = self.place.tokens - self.shown_tokens, max(now - self.shown_at, 1e-9)
+        if self.watch:
+            mean = {name: sum(row[name] for row in rows) / len(rows) for name in rows[0]}
+            extra = {"rate": max(self.optimiser.rates().values()), "waiting": self.waited / seconds}
+            self.watch.step(
+                {
+                    "step": self.place.step,
+                    "tokens": self.place.tokens,
+                    "seconds": self.place.seconds,
+                    "progress": self._progress(),
+                    **mean,
+                    "tokens_per_second": tokens / seconds,
+                    **extra,
+                }
+            )
+        self.waited, self.shown_tokens, self.shown_at = 0.0, self.place.tokens, now
+
+    def _score(self) -> None:
+        """Held-out figures, once a step."""
+        if self.evaluate is None or self.scored == self.place.step:
+            return
+        self.scored = self.place.step
+        begun = time.monotonic()
+        self.network.eval()
+        with torch.no_grad(), precision.cast(self.settings.precision, self.ranks.device):
+            self.held_out = dict(self.evaluate(self._sums))
+        self.network.train()
+        if self.watch:
+            self.watch.held_out({"step": self.place.step, "tokens": self.place.tokens, **self.held_out})
+        self.scoring += time.monotonic() - begun
+
+    def _sums(self, objective: Objective, tensors: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
+        """What the network loses on a batch. Not compiled, which would cost more than it saves, but by the shards."""
+        before, self.learner.objective = self.learner.objective, objective
+        run = self.spread if self.settings.sharded and self.ranks.world > 1 else self.learner.forward
+        try:
+            return run(tensors)
+        finally:
+            self.learner.objective = before
+
+    def _save_is_due(self, since: float) -> bool:
+        """On a period of the clock (the first rank's) or of steps."""
+        if self.settings.save_steps:
+            return self.place.step % self.settings.save_steps == 0
+        return self.ranks.total([float(since >= self.settings.save_seconds and self.ranks.first)])[0] > 0
+
+    def _save(self) -> None:
+        if self._flush() is None:  # a state that has diverged is not worth keeping
+            self.saver.save(self)
+
+    def _roll_back(self, trouble: str) -> bool:
+        """Go back to the last good state with a lower rate; False when that was done often enough."""
+        rollbacks, rate_scale = self.place.rollbacks, self.place.rate_scale  # restoring puts older ones back
+        if rollbacks >= self.settings.rollbacks or not self.saver.restore(self):
+            self.notes.append(f"{trouble}; gave up after {rollbacks} rollbacks")
+            self.say(self.notes[-1])
+            return False
+        self.place.rollbacks = rollbacks + 1
+        self.place.rate_scale = rate_scale * self.settings.rollback_factor
+        self.pending.clear()
+        self.notes.append(
+            f"{trouble}; went back to step {self.place.step} with the rate times {self.place.rate_scale:g}"
+        )
+        self.say(self.notes[-1])
+        return True
+
+    def _update(self) -> Tensor:
+        """Clip and step; the norm of the gradient before clipping."""
+        parameters = self.optimiser.parameters()
+        if self.scaler.is_enabled():
+            self.optimiser.unscale(self.scaler)
+        norm = parallel.norm_of_gradients(parameters)
+        if self.settings.clip:
+            torch.nn.utils.clip_grads_with_norm_(parameters, self.settings.clip, norm)
+        if self.scaler.is_enabled():
+            self.optimiser.step_scaled(self.scaler)
+        else:
+            self.optimiser.step()
+        self.optimiser.zero_grad()
+        return norm

@@ -1,0 +1,55 @@
+"""What is learnt, as the loop sees it. Pretraining and fine-tuning differ in nothing else."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from litebert.nn.network import Network
+
+Position = tuple[int, int]  # (epoch, index) of a micro-batch
+
+
+class Source(Protocol):
+    """Micro-batches (of a type that its objective knows) by position: the same for any number of ranks."""
+
+    def stream(self, start: Position, *, rank: int, world: int, workers: int) -> Iterator[Any]: ...
+    def advance(self, position: Position, count: int) -> Position: ...
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the loss over a micro-batch: sums, so that ranks and micro-batches can be added up."""
+
+    loss: Tensor
+    right: Tensor
+
+
+class Objective(Protocol):
+    """A loss with named parts, each the mean of a sum over so many items of the whole batch."""
+
+    def counts(self, batch: Any) -> Mapping[str, int]:
+        """How many items each part has; known on the host, so that nothing waits for the device."""
+        ...
+
+    def tensors(self, batch: Any, device: torch.device) -> Mapping[str, Tensor]:
+        """What goes to the device."""
+        ...
+
+    def parts(self, network: Network, tensors: Mapping[str, Tensor]) -> dict[str, Part]:
+        """The sums of every part. Compiled as a whole."""
+        ...
+
+
+class Learner(nn.Module):
+    """Network and objective as one module, so that it can be compiled, copied to ranks and sharded."""
+
+    def __init__(self, network: Network, objective: Objective) -> None:
+        super().__init__()
+        self.network = network
+        self.objective = objective
+
+    def forward(self, tensors: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
+        return {name: (part.loss, part.right) for name, part in self.objective.parts(self.network, tensors).items()}

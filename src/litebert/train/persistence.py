@@ -1,0 +1,89 @@
+"""A running loop to a state on disk and back: weights, optimiser, random numbers, and where the run is.
+
+States are whole, not sharded, so that a run may go on with another number of ranks.
+"""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from litebert.checkpoints.training import load_state, save_state
+from litebert.errors import InputError
+from litebert.train import parallel
+
+if TYPE_CHECKING:
+    from litebert.train.loop import Loop
+
+
+class Saver:
+    """Saves and restores the loop of a run. ``facts`` (shape, data, recipe) must be the same on resume."""
+
+    def __init__(self, run: Path, keep: int, facts: dict[str, Any]) -> None:
+        self.run, self.keep, self.facts = run, keep, facts
+        self.best: float | None = None
+
+    def save(self, loop: "Loop") -> None:
+        """Write the state of a loop; all ranks must call this."""
+        state = {
+            "facts": self.facts,
+            "place": asdict(loop.place),
+            "weights": parallel.whole_weights(loop.network),
+            "optimiser": parallel.whole_state(loop.optimiser.state_dict()),
+            "scaler": loop.scaler.state_dict(),
+            "guard": loop.guard.state_dict(),
+            "random": self._random(loop),
+            "best": self.best,
+        }
+        loss = loop.held_out.get("loss")
+        is_best = loss is not None and (self.best is None or loss < self.best)
+        if is_best:
+            self.best = state["best"] = loss
+        if loop.ranks.first:
+            save_state(self.run, loop.place.step, state, keep=self.keep, best=is_best)
+        loop.ranks.barrier()
+
+    def restore(self, loop: "Loop") -> bool:
+        """Put the last good state back into a loop; False where there is none."""
+        found = load_state(self.run)
+        if found is None:
+            return False
+        step, state, notes = found
+        for note in notes:
+            loop.say(note)
+        changed = [name for name, value in self.facts.items() if state["facts"].get(name) != value]
+        if changed:
+            name = changed[0]
+            raise InputError(
+                f"{self.run} was begun with {name} {state['facts'].get(name)}, not {self.facts[name]}; "
+                "resume with the same, or begin a new run"
+            )
+        parallel.restore_weights(loop.network, state["weights"])
+        loop.optimiser.load_state_dict(state["optimiser"])
+        if state["scaler"]:
+            loop.scaler.load_state_dict(state["scaler"])
+        loop.guard.load_state_dict(state["guard"])
+        place = state["place"]
+        for name in ("step", "tokens", "seconds", "rate_scale", "rollbacks"):
+            setattr(loop.place, name, place[name])
+        loop.place.positions = {name: (epoch, index) for name, (epoch, index) in place["positions"].items()}
+        loop.shown_tokens = loop.place.tokens
+        self.best = state["best"]
+        self._restore_random(loop, state["random"])
+        if loop.watch:
+            loop.watch.rewind(step)
+        return True
+
+    def _random(self, loop: "Loop") -> dict[str, Any]:
+        """The generators of this rank; dropout on other ranks goes on from their number and the step."""
+        cuda = torch.cuda.get_rng_state(loop.ranks.device) if loop.ranks.device.type == "cuda" else None
+        return {"world": loop.ranks.world, "cpu": torch.get_rng_state(), "cuda": cuda}
+
+    def _restore_random(self, loop: "Loop", state: dict[str, Any]) -> None:
+        if loop.ranks.world == 1 and state["world"] == 1:
+            torch.set_rng_state(state["cpu"])
+            if state["cuda"] is not None and loop.ranks.device.type == "cuda":
+                torch.cuda.set_rng_state(state["cuda"], loop.ranks.device)
+        else:
+            torch.manual_seed(hash((loop.settings.seed, loop.place.step, loop.ranks.rank)) % 2**31)

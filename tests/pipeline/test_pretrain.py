@@ -1,0 +1,261 @@
+"""Pretraining runs end to end on a small store: exact resume, ranks, budgets, divergence, and what is refused."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import litebert
+from litebert.checkpoints.training import saved_states
+from litebert.corpus.build import BuildSettings, build_store
+from litebert.errors import InputError
+from litebert.pretrain.recipe import read_recipe
+from litebert.pretrain.run import PretrainSettings, pretrain
+from litebert.train.metrics import read_metrics
+from litebert.train.settings import Bound
+
+WORDS = ("num_layers=2", "width=32", "embedding_width=16", "num_heads=2", "feed_forward_width=64")
+RECIPE = ("batch_tokens=[[0,1024]]", "micro_tokens=256", "lengths=[[0,64]]", "rate=0.003", "warmup=0.1")
+
+
+def settings(store: Path, out: Path, *, recipe=(), words=(), **changes) -> PretrainSettings:
+    fields = {
+        "preset": "albert-tiny",
+        "corpus": store,
+        "out": out,
+        "recipe": read_recipe("budget", (*RECIPE, *recipe)),
+        "bound": Bound(steps=12),
+        "overrides": (*WORDS, *words),
+        "held_out_batches": 2,
+    }
+    return PretrainSettings(**{**fields, **changes})
+
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def quiet(_: str) -> None:
+    pass
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return litebert.load(run).network.state_dict()
+
+
+def test_a_run_leaves_a_model_metrics_and_a_picture(store, tmp_path):
+    result = pretrain(settings(store, tmp_path / "run"), quiet)
+    assert result.status == "finished" and result.step == 12
+    rows = read_metrics(tmp_path / "run")
+    train = [row for row in rows if row.get("split") != "held_out"]
+    assert {"step", "tokens", "seconds", "loss", "mlm_loss", "order_loss", "tokens_per_second"} <= set(train[-1])
+    held_out = [row for row in rows if row.get("split") == "held_out"]
+    assert {"mlm_accuracy", "order_accuracy"} <= set(held_out[-1])
+    assert (tmp_path / "run" / "loss.png").stat().st_size > 1000
+    note = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert note["status"] == "finished" and note["parents"][0]["role"] == "corpus"
+    model = litebert.load(tmp_path / "run")
+    assert len(model.fill("first the cat woke [MASK] .")) == 5
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.AutoModelForPreTraining.from_pretrained(tmp_path / "run" / "model")
+    assert type(theirs).__name__ == "AlbertForPreTraining"
+
+
+def test_resuming_is_exact(store, tmp_path):
+    """Stopped at step 5 of 12 by a state that was saved there, and gone on: the same weights, bit for bit."""
+    whole = settings(store, tmp_path / "whole", words=("dropout=0.1",))
+    pretrain(whole, quiet)
+    parts = settings(store, tmp_path / "parts", words=("dropout=0.1",), save_steps=5)
+    pretrain(parts, quiet)
+    (tmp_path / "parts" / "model" / "model.safetensors").unlink()
+    last = saved_states(tmp_path / "parts")[-1]
+    assert last.step == 12
+    for path in last.folder.iterdir():
+        path.write_bytes(path.read_bytes()[:100])  # the last state is damaged: the one before it is used
+    resumed = settings(store, tmp_path / "parts", words=("dropout=0.1",), save_steps=5, resume=True)
+    said: list[str] = []
+    assert pretrain(resumed, said.append).step == 12
+    for name, tensor in weights(tmp_path / "whole").items():
+        assert torch.equal(tensor, weights(tmp_path / "parts")[name]), name
+    losses = [[row["loss"] for row in read_metrics(tmp_path / name)][-1] for name in ("whole", "parts")]
+    assert losses[0] == losses[1]
+
+
+COMMAND = ["pretrain", "albert-tiny", *WORDS, *RECIPE, "--steps", "30", "--save-every", "3", "--device", "cpu"]
+
+
+def start(store: Path, out: Path, *more: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "litebert", *COMMAND, "--corpus", str(store), "--out", str(out), *more]
+    return subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_and_resumed_ends_the_same(store, tmp_path):
+    assert start(store, tmp_path / "whole").wait() == 0
+    draw = random.Random(0)
+    running = start(store, tmp_path / "killed")
+    for _ in range(20):
+        time.sleep(draw.uniform(0.5, 9))
+        if running.poll() is not None:
+            break
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+        resume = ["--resume"] if saved_states(tmp_path / "killed") else []
+        if not resume:
+            shutil.rmtree(tmp_path / "killed")
+        running = start(store, tmp_path / "killed", *resume)
+    assert running.wait() == 0, running.stderr.read().decode()
+    for name, tensor in weights(tmp_path / "whole").items():
+        assert torch.equal(tensor, weights(tmp_path / "killed")[name]), name
+
+
+def test_asked_to_stop_it_saves_and_can_go_on(store, tmp_path):
+    running = start(store, tmp_path / "run", "--steps", "100000", "--save-every", "1h")
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    while not (metrics.exists() and metrics.stat().st_size):
+        assert running.poll() is None
+        time.sleep(0.1)
+    running.send_signal(signal.SIGTERM)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 0 and b"stopped after" in out, err.decode()
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "stopped"
+    assert saved_states(tmp_path / "run")[-1].step > 0
+
+
+def test_the_budget_is_kept(store, tmp_path):
+    begun = time.monotonic()
+    result = pretrain(settings(store, tmp_path / "run", bound=Bound(seconds=6.0)), quiet)
+    rows = [row for row in read_metrics(tmp_path / "run") if row.get("split") != "held_out"]
+    assert result.status == "finished" and rows[-1]["seconds"] <= 6.5
+    assert time.monotonic() - begun < 12  # with everything around it
+    assert rows[-1]["rate"] < 0.0006  # a fifth of the top rate: near its end
+
+
+RANKS = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+import test_pretrain as t
+from litebert.train.settings import Bound
+kind = {kind!r}
+s = t.settings(Path({store!r}), Path({out!r}), recipe=("optimiser={optimiser}",), sharded=kind == "sharded",
+               resume={resume}, bound=Bound(steps={steps}), save_steps=6)
+t.pretrain(s, t.quiet)
+"""
+
+
+def run_ranks(world: int, store, out, *, kind, optimiser, resume=False, steps=12):
+    code = RANKS.format(
+        tests=str(Path(__file__).parent), kind=kind, store=str(store), out=str(out), optimiser=optimiser, resume=resume,
+        steps=steps,
+    )  # fmt: skip
+    script = Path(out).with_suffix(".py")
+    script.write_text(code)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("optimiser", ["adamw", "lamb"])
+@pytest.mark.parametrize("kind", ["ddp", "sharded"])
+def test_two_ranks_lose_what_one_loses(kind, optimiser, store, tmp_path):
+    pretrain(settings(store, tmp_path / "one", recipe=(f"optimiser={optimiser}",), save_steps=6), quiet)
+    run_ranks(2, store, tmp_path / "two", kind=kind, optimiser=optimiser)
+    one, two = ({r["step"]: r for r in read_metrics(tmp_path / name) if "rate" in r} for name in ("one", "two"))
+    assert set(one) == set(two) and len(one) >= 3
+    for step in one:
+        for name in ("mlm_loss", "order_loss"):
+            assert abs(one[step][name] - two[step][name]) < 1e-5 * max(1, one[step][name]), (step, name)
+
+
+def test_resumed_with_another_number_of_ranks(store, tmp_path):
+    pretrain(settings(store, tmp_path / "one", save_steps=6), quiet)
+    run_ranks(2, store, tmp_path / "two", kind="sharded", optimiser="adamw")
+    shutil.rmtree(saved_states(tmp_path / "two")[-1].folder)  # back to step 6
+    resumed = settings(store, tmp_path / "two", save_steps=6, resume=True)
+    pretrain(resumed, quiet)
+    for name, tensor in weights(tmp_path / "one").items():
+        torch.testing.assert_close(weights(tmp_path / "two")[name], tensor, atol=2e-5, rtol=1e-4)
+
+
+def test_divergence_is_rolled_back_with_a_lower_rate(store, tmp_path):
+    wild = settings(
+        store, tmp_path / "run", recipe=("rate=1e9", "warmup=0.5", "clip=0"), bound=Bound(steps=60), save_steps=2
+    )
+    said: list[str] = []
+    result = pretrain(wild, said.append)
+    text = " ".join(result.notes)
+    assert "went back to step" in text and "rate times 0.5" in text
+    assert result.status == "diverged" and "gave up after 3 rollbacks" in text
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "diverged"
+
+
+FEW = {
+    "en": [
+        "The old ship left the harbour at dawn . A strong wind filled its sails . Nobody on the pier waved goodbye . "
+        "By noon the coast was out of sight . The crew sang to keep their courage .",
+        "My grandmother bakes bread on Sundays . She wakes before the birds do . The kitchen smells of warm flour . "
+        "We wait with butter and honey . Nothing is left by evening .",
+    ],
+    "ja": [
+        "朝 早く 船 は 港 を 出た 。 強い 風 が 帆 を 押した 。 桟橋 で 手 を 振る 人 は いなかった 。 昼 には 岸 が 見え なく なった 。",
+        "祖母 は 日曜日 に パン を 焼く 。 鳥 より 早く 起きる 。 台所 は 小麦粉 の 匂い が する 。 夕方 には 何 も 残ら ない 。",
+    ],
+}
+
+
+@pytest.mark.parametrize("language", ["en", "ja"])
+def test_a_few_documents_are_learnt_by_heart(language, tmp_path):
+    """Masked words and the order of sentences, both losses to near nothing."""
+    words = sorted({word.lower() for text in FEW[language] for word in text.split()})
+    (tmp_path / "words").mkdir()
+    (tmp_path / "words" / "vocab.txt").write_text("\n".join(SPECIAL + words) + "\n")
+    (tmp_path / "text.txt").write_text("\n\n".join(FEW[language] * 8))
+    how = BuildSettings(held_out=0.0, deduplicate=False, languages=(language,))
+    build_store([str(tmp_path / "text.txt")], tmp_path / "words", tmp_path / "store", how, workers=1)
+    model = ("share=none", "width=64", "num_heads=4", "embedding_width=64", "feed_forward_width=256")
+    recipe = ("rate=0.002", "batch_tokens=[[0,512]]")
+    longer = settings(tmp_path / "store", tmp_path / "run", recipe=recipe, words=model, bound=Bound(steps=700))
+    pretrain(longer, quiet)
+    last = read_metrics(tmp_path / "run")[-3:]
+    assert max(row["mlm_loss"] for row in last) < 0.2, last
+    assert max(row["order_loss"] for row in last) < 0.1, last
+
+
+def test_a_deeper_model_starts_from_a_shallower_one(store, tmp_path):
+    pretrain(settings(store, tmp_path / "shallow", words=("share=none",)), quiet)
+    said: list[str] = []
+    words = ("share=none", "num_layers=4")
+    deep = settings(store, tmp_path / "deep", words=words, source=str(tmp_path / "shallow"), bound=Bound(steps=1))
+    pretrain(deep, said.append)
+    assert any("started from a model of depth 2" in sentence for sentence in said)
+
+
+def test_what_is_refused(store, tmp_path):
+    with pytest.raises(InputError, match=r"no run in .* to resume"):
+        pretrain(settings(store, tmp_path / "none", resume=True), quiet)
+    pretrain(settings(store, tmp_path / "run", bound=Bound(steps=1)), quiet)
+    with pytest.raises(InputError, match="not empty; add --resume"):
+        pretrain(settings(store, tmp_path / "run"), quiet)
+    with pytest.raises(InputError, match="was begun with seed 0, not 1"):
+        pretrain(settings(store, tmp_path / "run", resume=True, seed=1), quiet)
+    with pytest.raises(InputError, match=r"tokenizer of \d+ pieces"):
+        pretrain(settings(store, tmp_path / "other", words=("vocab_size=99",)), quiet)
+    with pytest.raises(InputError, match="do not fit the model's 32 positions"):
+        pretrain(settings(store, tmp_path / "other", words=("max_positions=32",)), quiet)
+    with pytest.raises(InputError, match="too small"):
+        pretrain(
+            settings(store, tmp_path / "other", recipe=("batch_tokens=[[0,4194304]]", "micro_tokens=4194304")), quiet
+        )
+    with pytest.raises(InputError, match="say how long to train"):
+        Bound()
+    assert not (tmp_path / "other").exists() or not any((tmp_path / "other").glob("*.json"))
