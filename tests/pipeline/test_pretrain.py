@@ -140,6 +140,23 @@ def test_the_budget_is_kept(store, tmp_path):
     assert rows[-1]["rate"] < 0.0006  # a fifth of the top rate: near its end
 
 
+def test_a_slow_first_step_does_not_eat_the_warm_up(store, tmp_path, monkeypatch):
+    """Compiling takes its share of the budget, but the schedule begins after it."""
+    from litebert.train.objective import Learner
+
+    forward, slow = Learner.forward, [2.0]
+
+    def first_is_slow(self, tensors):
+        time.sleep(slow.pop() if slow else 0)
+        return forward(self, tensors)
+
+    monkeypatch.setattr(Learner, "forward", first_is_slow)
+    pretrain(settings(store, tmp_path / "run", bound=Bound(seconds=6.0)), quiet)
+    rows = {row["step"]: row for row in read_metrics(tmp_path / "run") if "rate" in row}
+    assert rows[1]["seconds"] >= 0 and rows[2]["seconds"] > 2.0 and rows[2]["progress"] < 0.05
+    assert rows[max(rows)]["seconds"] <= 6.5
+
+
 RANKS = """
 import sys
 from pathlib import Path

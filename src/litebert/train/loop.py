@@ -39,6 +39,7 @@ class Place:
     step: int = 0
     tokens: int = 0
     seconds: float = 0.0
+    lead: float = 0.0  # of those, what passed before the first step was done (compiling): no part of the schedule
     rate_scale: float = 1.0  # lowered by rollbacks
     rollbacks: int = 0
     positions: dict[str, Position] = field(default_factory=dict)  # of the stream of each stage
@@ -52,6 +53,7 @@ class Stage:
     begin: float  # progress at which this stage begins
     source: Source
     objective: Objective
+    flops: Callable[[Any], float] | None = None  # arithmetic of a step on one micro-batch
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,8 @@ class Loop:
         self.unigram: float | None = None  # the loss of word frequencies alone, where that means something
         self.scored = -1  # the step of the last held-out score
         self.scoring = 0.0  # seconds spent on held-out text
+        self.peak = 0.0  # operations a second that this rank's device can reach, where known
+        self.flops = 0.0  # arithmetic of this rank since the last line
         self.waited, self.shown_tokens, self.shown_at = 0.0, 0, time.monotonic()
 
     def run(self) -> Result:
@@ -119,7 +123,7 @@ class Loop:
         last_save, next_held_out = time.monotonic(), self._next_held_out(self._progress())
         reserve = 0.0  # seconds kept for the last evaluation and save of a run bounded by the clock
         status: Status = "finished"
-        stream, stage = None, None
+        stream, stage, warm = None, None, False
         with StopSignal() as stop:
             while True:
                 self.place.seconds = time.monotonic() - started
@@ -134,6 +138,11 @@ class Loop:
                     self.learner.objective = stage.objective
                 assert stream is not None
                 trouble = self._step(stage, stream, progress)
+                if not warm:  # the first step of a process compiles
+                    warm = True
+                    if self.ranks.device.type == "cuda":
+                        torch.cuda.synchronize()
+                    self.place.lead += time.monotonic() - started - self.place.seconds
                 if trouble:
                     if not self._roll_back(trouble):
                         status = "diverged"
@@ -168,7 +177,8 @@ class Loop:
         return agreed, stops > 0, scores > 0
 
     def _progress(self, reserve: float = 0.0) -> float:
-        return self.settings.bound.progress(self.place.step, self.place.tokens, self.place.seconds + reserve)
+        place = self.place
+        return self.settings.bound.progress(place.step, place.tokens, place.seconds + reserve, place.lead)
 
     def _next_held_out(self, progress: float) -> float:
         every = self.settings.held_out_every
@@ -212,6 +222,8 @@ class Loop:
             _Pending(self.place.step, counts, {name: torch.stack(parts).sum(0) for name, parts in sums.items()}, norm)
         )
         self.waited += waited
+        if stage.flops and self.peak:
+            self.flops += sum(map(stage.flops, batches))
         due = self.place.step % settings.log_every == 0 or self.place.step <= 2
         return self._flush() if due else None
 
@@ -260,6 +272,8 @@ class Loop:
         if self.watch:
             mean = {name: sum(row[name] for row in rows) / len(rows) for name in rows[0]}
             extra = {"rate": max(self.optimiser.rates().values()), "waiting": self.waited / seconds}
+            if self.flops:
+                extra["mfu"] = self.flops / seconds / self.peak
             self.watch.step(
                 {
                     "step": self.place.step,
@@ -271,7 +285,7 @@ class Loop:
                     **extra,
                 }
             )
-        self.waited, self.shown_tokens, self.shown_at = 0.0, self.place.tokens, now
+        self.waited, self.flops, self.shown_tokens, self.shown_at = 0.0, 0.0, self.place.tokens, now
 
     def _score(self) -> None:
         """Held-out figures, once a step."""

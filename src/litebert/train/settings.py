@@ -25,9 +25,10 @@ class Bound:
         if min(given) <= 0:
             raise InputError("a budget, a number of steps or of tokens must be more than nothing")
 
-    def progress(self, steps: int, tokens: int, seconds: float) -> float:
-        """How much of the run is done, from 0 to 1."""
-        parts = ((steps, self.steps), (tokens, self.tokens), (seconds, self.seconds))
+    def progress(self, steps: int, tokens: int, seconds: float, lead: float = 0.0) -> float:
+        """How much of the run is done, from 0 to 1; ``lead`` seconds belong to the budget but not to the schedule."""
+        clock = None if self.seconds is None else max(self.seconds - lead, 1e-9)
+        parts = ((steps, self.steps), (tokens, self.tokens), (max(seconds - lead, 0.0), clock))
         return min(1.0, max(done / total for done, total in parts if total is not None))
 
 

@@ -292,6 +292,8 @@ def test_a_state_from_the_cpu_goes_on_cuda(name):
     moved = copy.deepcopy(net).cuda()
     resumed = build_optimiser(moved, settings_of(name))
     resumed.load_state_dict(optimiser.state_dict())
+    for each in (optimiser, resumed):
+        each.set_rate(0.5)
     Lesson(net)(3).backward()
     for mine, other in zip(net.parameters(), moved.parameters(), strict=True):
         other.grad = None if mine.grad is None else mine.grad.cuda()
