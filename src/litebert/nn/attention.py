@@ -1,8 +1,9 @@
 """The one place that knows about attention kernels: ``attend`` over packed sequences.
 
 On CUDA in half precision: flash attention for sequences of any lengths, no padding. On a CPU: the fused kernel on each
-run of equally long sequences, so no padding either. What adds a bias to the scores (XLNet), runs in fp32 on CUDA or
-drops attention weights on a CPU is padded inside this call and nowhere else.
+run of equally long sequences, so no padding either. What adds a bias to the scores (XLNet), runs in fp32 or on a GPU
+older than compute capability 8.0 on CUDA, or drops attention weights on a CPU is padded inside this call and nowhere
+else.
 
 T tokens, S sequences, N longest, A heads, D head width.
 """
@@ -17,16 +18,25 @@ from torch.nn.attention.varlen import varlen_attn
 
 from litebert.nn.layout import Layout
 
+FLASH_CAPABILITY = (8, 0)  # a T4 has 7.5
+
 
 def attend(
     q: Tensor, k: Tensor, v: Tensor, layout: Layout, *, bias: Tensor | None = None, dropout: float = 0.0
 ) -> Tensor:
     """Softmax attention of (T, A, D) within each sequence; ``bias`` (S, A, N, N) is added to the scaled scores."""
-    if bias is None and q.is_cuda and q.dtype in (torch.bfloat16, torch.float16):
+    if bias is None and q.is_cuda and q.dtype in (torch.bfloat16, torch.float16) and has_flash():
         return _attend_flash(q, k, v, layout, dropout)
     if bias is None and dropout == 0.0 and q.device.type == "cpu":
         return _attend_runs(q, k, v, layout.starts)[0]
     return _attend_padded(q, k, v, layout, bias, dropout)
+
+
+# Compiled code takes the answer for a constant. Asked at import it would start CUDA for verbs that never use it.
+@torch.compiler.assume_constant_result
+def has_flash() -> bool:
+    """Whether the present GPU is new enough for flash attention."""
+    return torch.cuda.get_device_capability() >= FLASH_CAPABILITY
 
 
 def _attend_flash(q: Tensor, k: Tensor, v: Tensor, layout: Layout, dropout: float) -> Tensor:

@@ -112,11 +112,11 @@ def _scores(config: EncoderConfig, work: Work) -> float:
 
 
 def attends_padded(config: EncoderConfig, work: Work) -> bool:
-    """Whether attention has to pad: a bias, fp32 on CUDA, weights dropped on a CPU (see ``nn/attention.py``)."""
+    """Whether attention has to pad: a bias, fp32 or an old GPU, weights dropped on a CPU (see ``nn/attention.py``)."""
     if config.positions == "relative":
         return True
     if work.kind == "cuda":
-        return not work.is_half
+        return not (work.is_half and work.flash)
     return config.attention_dropout > 0 and work.purpose != "infer"
 
 

@@ -36,6 +36,7 @@ class Device:
     flops: Mapping[Precision, float]  # reached by large matrix products, a second
     bandwidth: float  # bytes a second
     figures: str  # which of these are measured
+    flash: bool = True  # whether a GPU is new enough for flash attention
 
     @property
     def usable_bytes(self) -> float:
@@ -75,6 +76,7 @@ NAMED: dict[str, Device] = {
         memory_bytes=14.5 * GIB,
         flops={"fp32": 8.1e12 * REACHED_SHARE, "fp16": 65e12 * REACHED_SHARE},
         bandwidth=0.32e12,
+        flash=False,
         figures="all are the vendor's; of the rates 80% are taken to be reached, as measured on an H200",
     ),
 }
@@ -117,6 +119,8 @@ def installed_memory() -> float:
 def _measured_here(precision: Precision | None) -> Device:
     import torch
 
+    from litebert.nn.attention import has_flash
+
     kind = present_kind()
     chosen: Precision = precision or ("fp32" if kind == "cpu" else "bf16")
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[chosen]
@@ -133,6 +137,7 @@ def _measured_here(precision: Precision | None) -> Device:
         flops={chosen: rate},
         bandwidth=bandwidth,
         figures=f"all measured just now ({rate / 1e12:.3g} TFLOP/s, {bandwidth / 1e9:.0f} GB/s)",
+        flash=kind == "cuda" and has_flash(),
     )
 
 

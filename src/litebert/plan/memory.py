@@ -23,11 +23,13 @@ from litebert.plan.work import Work
 # fused attention and without. Measured at 1,024 and 2,048 tokens on base and large shapes (docs/plan.md). With
 # checkpointing the freed blocks are given back instead (see ``resident.py``).
 GAPS_SHARE = {"fused": 0.19, "padded": 0.4}
-# Of what eager code keeps, what compiled code does, measured on an H200 with tests/unit/plan/test_memory_cuda.py; with
-# checkpointing the compiler keeps far more than it is asked to. And how many times it has the vocabulary's fp32 scores.
-COMPILED_SHARE = 0.95
-COMPILED_CHECKPOINT_SHARE = 0.52
+# Of what eager code keeps, what compiled code does, and how many times that has the vocabulary's fp32 scores. Fitted to
+# an H200's figures (tests/unit/plan/test_memory_recorded.py).
+COMPILED_SHARE = 0.97
 COMPILED_SCORES = (1.0, 1.5)
+# Compiled checkpointing of layers that share blocks has many of them computed again at once, where eager code has one.
+# How many of all, by depth; fitted to the same figures, which are of two depths only.
+AGAIN_SHARE = {12: 0.46, 24: 0.76}
 # Measured with `litebert plan albert-tiny --measure --device cpu --tokens 512` (torch 2.13 on Linux): what Python and
 # torch take before there is a model. On CUDA the allocator does not count it.
 RUNTIME_BYTES = {"cpu": 340e6, "cuda": 0.0}
@@ -132,9 +134,25 @@ def _gaps(config: EncoderConfig, work: Work, layer: LayerActivations) -> float:
 
 def _kept(layer: LayerActivations, boundary: float, work: Work) -> float:
     """What stays of a layer between its two passes; with checkpointing its input alone."""
-    if work.compiled:
-        return layer.kept * (COMPILED_CHECKPOINT_SHARE if work.checkpointing else COMPILED_SHARE)
-    return boundary if work.checkpointing else layer.kept
+    if work.checkpointing:
+        return boundary
+    return layer.kept * (COMPILED_SHARE if work.compiled else 1.0)
+
+
+def undoes_checkpointing(config: EncoderConfig, work: Work) -> bool:
+    """Whether compiling takes back much of what checkpointing saves: where layers share blocks."""
+    shares = min(config.num_attention_blocks, config.num_feed_forward_blocks) < config.num_layers
+    return work.compiled and work.checkpointing and work.purpose != "infer" and shares
+
+
+def _layers_again(config: EncoderConfig, work: Work) -> float:
+    """With checkpointing, how many layers' activations are there at once, going back."""
+    if not undoes_checkpointing(config, work):
+        return 1.0
+    (shallow, low), (deep, high) = AGAIN_SHARE.items()
+    # A straight line between the two depths, and beyond them the share of the nearer one.
+    way = min(1.0, max(0.0, (config.num_layers - shallow) / (deep - shallow)))
+    return max(1.0, config.num_layers * (low + way * (high - low)))
 
 
 def _scores_at_once(work: Work) -> tuple[float, float]:
@@ -158,8 +176,7 @@ def _layer_going_back(
     above = (config.num_layers - depth) * _kept(layer, boundary, work)
     half = common.half_weights
     if work.checkpointing:
-        again = layer.kept if not work.compiled else layer.kept - _kept(layer, boundary, work)
-        above -= again  # the layer itself is computed again
+        above -= _layers_again(config, work) * layer.kept  # the layer itself is computed again
         if work.is_half:  # and so are the half-precision copies of its weights
             half = 2.0 * (table + parameters.linear_layer)
     return _with(

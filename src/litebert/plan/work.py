@@ -25,6 +25,7 @@ class Work:
     optimiser: Optimiser = "adamw"
     checkpointing: bool = False
     compiled: bool = False
+    flash: bool = True  # whether the GPU is new enough for flash attention
 
     @property
     def is_half(self) -> bool:

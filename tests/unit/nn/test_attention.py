@@ -1,5 +1,7 @@
 """Packed attention against the textbook, one sequence at a time."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -86,3 +88,15 @@ def test_pad_and_unpad():
     assert rows.shape == (7, 5, 3)
     assert torch.equal(attention.unpad(rows, layout), x)
     assert rows[0, 3:].abs().sum() == 0 and rows[3].abs().sum() == 0
+
+
+@pytest.mark.parametrize("capability,new_enough", [((7, 5), False), ((8, 0), True), ((9, 0), True)])
+def test_older_gpus_have_no_flash_attention_and_compiled_code_knows(monkeypatch, capability, new_enough):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
+    torch.compiler.reset()
+    ask = torch.compile(lambda x: x + 1 if attention.has_flash() else x, fullgraph=True, backend="eager")
+    assert ask(torch.zeros(1)).item() == new_enough
+    half = SimpleNamespace(is_cuda=True, dtype=torch.float16, device=torch.device("cuda"))
+    monkeypatch.setattr(attention, "_attend_flash", lambda *_: "flash")
+    monkeypatch.setattr(attention, "_attend_padded", lambda *_: "padded")
+    assert attention.attend(half, half, half, Layout.of(LENGTHS)) == ("flash" if new_enough else "padded")

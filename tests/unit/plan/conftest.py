@@ -4,13 +4,15 @@ from collections.abc import Callable
 
 import pytest
 
+from litebert.nn.attention import has_flash
 from litebert.nn.families import preset_config
 from litebert.plan.measure import Request, measure
-from litebert.plan.memory import peak_memory
+from litebert.plan.memory import Memory, peak_memory
 from litebert.plan.parameters import count_parameters
 from litebert.plan.work import Kind, Precision, Work, lengths_for
 
 Compare = Callable[[str, Kind, int, int, Precision, bool, bool], float]
+Predict = Callable[..., Memory]
 
 
 @pytest.fixture
@@ -19,14 +21,44 @@ def predicted_over_measured() -> Compare:
     return _compare
 
 
+@pytest.fixture
+def predicted() -> Predict:
+    """The predicted peak of a pretraining step on full sequences."""
+    return _predict
+
+
+def _predict(
+    name: str,
+    kind: Kind,
+    tokens: int,
+    length: int,
+    precision: Precision,
+    checkpointing: bool,
+    compiled: bool,
+    flash: bool = True,
+) -> Memory:
+    config = preset_config(name)
+    work = Work(
+        purpose="pretrain",
+        kind=kind,
+        tokens=tokens,
+        sequences=-(-tokens // length),
+        longest=length,
+        precision=precision,
+        checkpointing=checkpointing,
+        compiled=compiled,
+        flash=flash,
+    )
+    return peak_memory(config, count_parameters(config), work)
+
+
 def _compare(
     name: str, kind: Kind, tokens: int, length: int, precision: Precision, checkpointing: bool, compiled: bool
 ) -> float:
-    config = preset_config(name)
     lengths = lengths_for(tokens, length, mixed=False)
     measured = measure(
         Request(
-            encoder=config,
+            encoder=preset_config(name),
             device=kind,
             lengths=tuple(lengths),
             precision=precision,
@@ -35,17 +67,8 @@ def _compare(
             steps=1 if kind == "cpu" else 5,
         )
     )
-    work = Work(
-        purpose="pretrain",
-        kind=kind,
-        tokens=tokens,
-        sequences=len(lengths),
-        longest=length,
-        precision=precision,
-        checkpointing=checkpointing,
-        compiled=compiled,
-    )
-    predicted = peak_memory(config, count_parameters(config), work)
+    flash = kind == "cuda" and has_flash()
+    predicted = _predict(name, kind, tokens, length, precision, checkpointing, compiled, flash)
     ratio = predicted.total / measured.memory_bytes
     print(
         f"\n{name} tokens={tokens} length={length} {precision} compiled={compiled} checkpointing={checkpointing}: "

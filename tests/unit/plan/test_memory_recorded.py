@@ -1,0 +1,61 @@
+"""The predicted peak of a pretraining step against figures of an H200, recorded there by test_memory_cuda.py."""
+
+from collections.abc import Callable
+
+import pytest
+
+from litebert.plan.memory import Memory
+
+# (model, tokens, length, precision, compiled, the allocator's peak in bytes without and with checkpointing), as
+# `pytest -m gpu -s tests/unit/plan/test_memory_cuda.py` prints them
+RECORDED = [
+    ("albert-base-v2", 16384, 512, "bf16", False, 6.595e9, 1.71e9),
+    ("albert-base-v2", 16384, 128, "bf16", False, 6.595e9, 1.71e9),
+    ("albert-base-v2", 65536, 512, "bf16", False, 2.565e10, 6.155e9),
+    ("albert-base-v2", 65536, 128, "bf16", False, 2.565e10, 6.157e9),
+    ("albert-large-v2", 16384, 512, "bf16", False, 1.575e10, 2.779e9),
+    ("albert-large-v2", 16384, 128, "bf16", False, 1.575e10, 2.78e9),
+    ("albert-large-v2", 65536, 512, "bf16", False, 6.205e10, 1.022e10),
+    ("albert-large-v2", 65536, 128, "bf16", False, 6.205e10, 1.023e10),
+    ("albert-base", 16384, 512, "bf16", False, 6.898e9, 1.711e9),
+    ("albert-large", 16384, 512, "bf16", False, 1.656e10, 2.781e9),
+    ("bert-base", 32768, 512, "bf16", False, 1.51e10, 4.617e9),
+    ("albert-base-v2", 16384, 512, "fp32", False, 1.323e10, 2.02e9),
+    ("albert-base-v2", 65536, 512, "bf16", True, 2.271e10, 1.324e10),
+    ("albert-large-v2", 65536, 512, "bf16", True, 5.95e10, 5.193e10),
+    ("albert-base-v2", 16384, 128, "bf16", True, 5.934e9, 3.499e9),
+    ("albert-large-v2", 16384, 128, "bf16", True, 1.513e10, 1.326e10),
+    ("bert-base", 32768, 512, "bf16", True, 1.392e10, 4.08e9),
+]
+
+
+@pytest.mark.parametrize("checkpointing", [False, True], ids=["plain", "checkpointing"])
+@pytest.mark.parametrize("name,tokens,length,precision,compiled,plain,checkpointed", RECORDED)
+def test_prediction_is_within_15_percent_of_the_record(
+    predicted: Callable[..., Memory],
+    name: str,
+    tokens: int,
+    length: int,
+    precision: str,
+    compiled: bool,
+    plain: float,
+    checkpointed: float,
+    checkpointing: bool,
+) -> None:
+    peak = predicted(name, "cuda", tokens, length, precision, checkpointing, compiled)
+    assert 0.85 < peak.total / (checkpointed if checkpointing else plain) < 1.15
+
+
+def test_compiling_undoes_checkpointing_of_shared_blocks_only(predicted: Callable[..., Memory]) -> None:
+    def over_eager(name: str) -> float:
+        compiled, eager = (predicted(name, "cuda", 32768, 512, "bf16", True, way).total for way in (True, False))
+        return compiled / eager
+
+    assert over_eager("albert-large") > 3
+    assert over_eager("bert-large") < 1
+
+
+def test_an_older_gpu_pads(predicted: Callable[..., Memory]) -> None:
+    new, old = (predicted("albert-base", "cuda", 16384, 512, "fp16", False, False, flash) for flash in (True, False))
+    copies = 12 * 4 * 2 * 768 * 16384  # q, k, v and what attention gives, once more in each of the 12 layers
+    assert old.total - new.total == pytest.approx(copies, rel=0.02)
