@@ -4,7 +4,7 @@ A room with several verbs keeps them in its own ``verb.py`` (light at import, to
 """
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -33,35 +33,56 @@ app.command()(plan)
 
 @app.command()
 def ls() -> None:
-    """List the presets."""
+    """List the presets of models, then the recipes of pretraining."""
     from litebert.config import preset_names, read_preset
 
-    for name in preset_names("models"):
-        typer.echo(f"{name:20} {read_preset('models', name)['about']}")
+    for kind in ("models", "recipes"):
+        for name in preset_names(kind):
+            typer.echo(f"{name:20} {'recipe: ' if kind == 'recipes' else ''}{read_preset(kind, name)['about']}")
 
 
 @app.command()
 def show(
-    model: Annotated[str, typer.Argument(help="A preset, a litebert folder or a Hugging Face folder.")],
+    model: Annotated[str, typer.Argument(help="A preset, a recipe, a litebert folder or a Hugging Face folder.")],
     overrides: Annotated[list[str] | None, typer.Argument(metavar="FIELD=VALUE...")] = None,
 ) -> None:
-    """Print a model's configuration with nothing left out, as YAML."""
+    """Print the configuration of a model, or a recipe, with nothing left out, as YAML."""
     import dataclasses
+    import os
     from pathlib import Path
 
-    import yaml
+    from litebert.config import preset_names
+    from litebert.errors import nearest
 
+    models, recipes = preset_names("models"), preset_names("recipes")
     if Path(model).is_dir():
         from litebert.checkpoints.folder import model_config
 
         encoder = model_config(model, overrides or ()).encoder
+    elif model in recipes:
+        from litebert.pretrain.recipe import read_recipe
+
+        _echo_yaml(dataclasses.asdict(read_recipe(model, overrides or ())))
+        return
+    elif model not in models and os.sep not in model:
+        known = nearest(model, [*models, *recipes])
+        raise InputError(f"'{model}' is neither a folder nor a preset nor a recipe{known}")
     else:
         from litebert.nn.families import preset_config
 
         encoder = preset_config(model, overrides or ())
     fields = dataclasses.asdict(encoder) | {"plan": " ".join(f"{a}-{f}" for a, f in encoder.plan)}
     fields["custom_plan"] = [list(pair) for pair in encoder.custom_plan]
-    typer.echo(yaml.safe_dump(fields, sort_keys=False, default_flow_style=None, width=120), nl=False)
+    _echo_yaml(fields)
+
+
+def _echo_yaml(fields: dict[str, Any]) -> None:
+    import json
+
+    import yaml
+
+    plain = json.loads(json.dumps(fields))  # YAML has no tuples
+    typer.echo(yaml.safe_dump(plain, sort_keys=False, default_flow_style=None, width=120), nl=False)
 
 
 @app.command()

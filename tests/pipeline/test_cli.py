@@ -35,6 +35,14 @@ def test_ls_and_show():
     assert shown["plan"].startswith("0-0 0-1 0-2")
 
 
+def test_recipes_are_listed_and_shown_resolved():
+    names = [line.split()[0] for line in litebert("ls").stdout.splitlines()]
+    assert names[-2:] == ["budget", "paper"]
+    paper = yaml.safe_load(litebert("show", "paper", "mask_rate=0.2").stdout)
+    assert (paper["optimiser"], paper["lengths"], paper["mask_rate"]) == ("lamb", [[0.0, 512]], 0.2)
+    assert paper["muon_momentum"] == 0.95 and paper["part_rates"] == []  # what the file leaves out is there, too
+
+
 def test_convert_there_and_back(tmp_path):
     made = litebert("convert", "albert-tiny", str(tmp_path / "one"))
     assert made.returncode == 0 and "transformers" in made.stdout and "its weights are new" in made.stderr
@@ -48,7 +56,12 @@ def test_convert_there_and_back(tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["show", "albert-bsae"], "'albert-bsae' is neither a folder nor a preset; did you mean 'albert-base'?"),
+        (
+            ["show", "albert-bsae"],
+            "'albert-bsae' is neither a folder nor a preset nor a recipe; did you mean 'albert-base'?",
+        ),
+        (["show", "papre"], "'papre' is neither a folder nor a preset nor a recipe; did you mean 'paper'?"),
+        (["show", "budget", "mask_rat=0.3"], "unknown field 'mask_rat'; did you mean 'mask_rate'?"),
         (["show", "albert-base", "widht=3"], "unknown field 'widht'; did you mean 'width'?"),
         (["show", "no/such/folder"], "no/such/folder is not a folder with a model"),
         (["convert", "no/such/folder", "out"], "no/such/folder is not a folder with a model"),

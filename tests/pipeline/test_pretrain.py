@@ -56,6 +56,7 @@ def test_a_run_leaves_a_model_metrics_and_a_picture(store, tmp_path):
     rows = read_metrics(tmp_path / "run")
     train = [row for row in rows if row.get("split") != "held_out"]
     assert {"step", "tokens", "seconds", "loss", "mlm_loss", "order_loss", "tokens_per_second"} <= set(train[-1])
+    assert all(0 < row["mfu"] < 1.5 for row in train)
     held_out = [row for row in rows if row.get("split") == "held_out"]
     assert {"mlm_accuracy", "order_accuracy"} <= set(held_out[-1])
     assert (tmp_path / "run" / "loss.png").stat().st_size > 1000

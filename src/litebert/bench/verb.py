@@ -58,6 +58,38 @@ def forward(
 
 
 @app.command()
+def pretrain(
+    model: Annotated[
+        str | None, typer.Argument(help="A preset or a folder.  [default: albert-small, on a GPU albert-base-v2]")
+    ] = None,
+    corpus: Annotated[Path | None, typer.Option(help="A token store; else random text of mixed lengths.")] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    tokens: Annotated[int | None, typer.Option(help="Tokens of a step.  [default: 4096, on a GPU 65536]")] = None,
+    length: Annotated[int | None, typer.Option(help="The most tokens of an input.  [default: 128, 512]")] = None,
+    compiled: Annotated[
+        bool | None, typer.Option("--compile/--no-compile", help="Time torch.compile, too; on a GPU by default.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """A pretraining step: tokens per second, memory and share of the peak next to transformers, same weights."""
+    import dataclasses
+    import json as json_module
+
+    from litebert.bench.pretrain import bench_pretrain, table
+
+    report = bench_pretrain(
+        model,
+        store=corpus,
+        device=device,
+        tokens=tokens,
+        length=length,
+        compiled=compiled,
+        say=lambda engine: typer.echo(f"timing {engine} ...", err=True),
+    )
+    typer.echo(json_module.dumps(dataclasses.asdict(report), indent=2) if json else table(report))
+
+
+@app.command()
 def corpus(
     corpus: Annotated[list[str], typer.Argument(help="Text files, as for litebert corpus build.")],
     tokenizer: Annotated[Path, typer.Option("--tokenizer", "-t", help="Folder with the tokenizer.")],

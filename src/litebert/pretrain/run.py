@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
 from litebert.nn.families import preset_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
+from litebert.pretrain.fits import check_memory
 from litebert.pretrain.objective import Pretraining
 from litebert.pretrain.recipe import Recipe
+from litebert.pretrain.utilisation import batch_flops, product_rate
 from litebert.pretrain.warm_start import warm_start
 from litebert.runs import RunLock, parent_of, write_run
 from litebert.text.tokenizers import read_tokenizer
@@ -77,7 +80,10 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, say: Callable[[str], Non
     store = Store.open(settings.corpus)
     config = network_config(settings, store)
     train = train_settings(settings, ranks)
-    stages = _stages(settings, store, train)
+    stages = _stages(settings, store, train, config.encoder)
+    longest = max(length for _, length in settings.recipe.lengths)
+    check_memory(settings.preset, config.encoder, train, longest, ranks)
+    peak = product_rate(ranks.device, train.precision) if ranks.first else 0.0
     torch.manual_seed(settings.seed)
     network = Network(config).to(ranks.device)
     if settings.source:
@@ -100,7 +106,7 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, say: Callable[[str], Non
     saver = Saver(settings.out, train.keep, _facts(settings, store, config.encoder, train))
     held_out = _held_out(settings, store, train, ranks)
     loop = Loop(network, stages, train, ranks, saver=saver, watch=watch, evaluate=held_out, say=say)
-    loop.unigram = unigram
+    loop.unigram, loop.peak = unigram, peak
     if settings.resume and not saver.restore(loop):
         raise InputError(f"{settings.out} holds no saved state to resume; leave --resume out to begin")
     result = loop.run()
@@ -170,7 +176,7 @@ def _batch_settings(settings: PretrainSettings, train: TrainSettings, length: in
     )
 
 
-def _stages(settings: PretrainSettings, store: Store, train: TrainSettings) -> list[Stage]:
+def _stages(settings: PretrainSettings, store: Store, train: TrainSettings, encoder: EncoderConfig) -> list[Stage]:
     chunk = 0 if train.compiled else LOGIT_CHUNK
     return [
         Stage(
@@ -178,6 +184,7 @@ def _stages(settings: PretrainSettings, store: Store, train: TrainSettings) -> l
             begin=begin,
             source=Batches(store, "train", _batch_settings(settings, train, length)),
             objective=Pretraining(length, chunk),
+            flops=partial(batch_flops, encoder),
         )
         for begin, length in settings.recipe.lengths
     ]

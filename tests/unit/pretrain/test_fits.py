@@ -1,0 +1,70 @@
+"""A run that cannot fit is refused before it begins, with the largest micro-batch that does."""
+
+import re
+
+import pytest
+import torch
+
+from litebert.errors import InputError
+from litebert.nn.families import preset_config
+from litebert.pretrain import fits
+from litebert.train.optimiser_settings import OptimiserSettings
+from litebert.train.parallel import Ranks
+from litebert.train.schedules import ScheduleSettings
+from litebert.train.settings import Bound, TrainSettings
+
+CONFIG = preset_config("albert-small")
+GIB = 2**30
+
+
+def settings(micro: int, *, batches=((0.0, 65_536),), checkpointing: bool = False) -> TrainSettings:
+    return TrainSettings(
+        bound=Bound(steps=1),
+        optimiser=OptimiserSettings(),
+        schedule=ScheduleSettings(),
+        batch_tokens=batches,
+        micro_tokens=micro,
+        checkpointing=checkpointing,
+    )
+
+
+def check(train: TrainSettings, world: int = 1) -> None:
+    ranks = Ranks(0, world, torch.device("cpu"), None)
+    fits.check_memory("albert-small", CONFIG, train, 128, ranks)
+
+
+def test_a_batch_too_large_is_refused_and_the_one_named_fits(monkeypatch):
+    monkeypatch.setattr(fits, "available_memory", lambda _: 1.0 * GIB)
+    with pytest.raises(InputError, match=r"for 65,536 tokens at once, but .* are free; use --micro-tokens") as error:
+        check(settings(65_536))
+    named = int(re.findall(r"--micro-tokens (\d+)", str(error.value))[0])
+    check(settings(named))
+    with pytest.raises(InputError):
+        check(settings(2 * named))
+    assert "--checkpointing" in str(error.value)
+
+
+def test_with_memory_enough_nothing_is_said(monkeypatch):
+    monkeypatch.setattr(fits, "available_memory", lambda _: 200.0 * GIB)
+    check(settings(65_536))
+    monkeypatch.setattr(fits, "available_memory", lambda _: None)  # where it cannot be found out
+    check(settings(65_536))
+
+
+def test_where_no_batch_fits_a_smaller_model_is_asked_for(monkeypatch):
+    monkeypatch.setattr(fits, "available_memory", lambda _: 1e6)
+    with pytest.raises(InputError, match="use a smaller model"):
+        check(settings(1024))
+
+
+def test_what_is_named_divides_every_batch_of_the_run():
+    ramp = settings(1024, batches=((0.0, 12_288), (0.5, 49_152)))
+    assert fits.largest_micro_tokens(ramp, 128, 2, 5000) == 3072
+    assert fits.largest_micro_tokens(ramp, 4096, 2, 5000) == 0
+
+
+def test_memory_that_is_free_is_less_than_there_is(monkeypatch):
+    free = fits.available_memory(torch.device("cpu"))
+    assert free is not None and 1e8 < free < 1e14
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert fits.available_memory(torch.device("cpu")) < free / 3
