@@ -38,6 +38,7 @@ def pretrain(
     log_to: Annotated[list[str] | None, typer.Option(help="wandb or mlflow.")] = None,
 ) -> None:
     """Pretrain an encoder on a token store, to a budget of time, steps or tokens."""
+    import os
     import tempfile
 
     from litebert.pretrain.arguments import settings_from
@@ -67,6 +68,8 @@ def pretrain(
             sinks=log_to or [],
         )
         result = run(settings, lambda sentence: typer.echo(sentence, err=True))
+        if os.environ.get("RANK", "0") != "0":
+            return  # under torchrun the first one speaks for all
         figures = ", ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in result.held_out.items())
         typer.echo(f"{result.status} after {result.step:,} steps; held out: {figures or 'nothing'}")
         if not dry_run:
