@@ -38,7 +38,7 @@ USUAL_MODEL = {"cpu": "albert-small", "cuda": "albert-base-v2"}
 USUAL_TOKENS = {"cpu": 4096, "cuda": 65_536}
 USUAL_LENGTH = {"cpu": 128, "cuda": 512}
 STEPS = {"cpu": 2, "cuda": 8}  # of a timed pass
-PASSES = {"cpu": 3, "cuda": 2}  # the best of which counts
+PASSES = {"cpu": 2, "cuda": 2}  # the best of which counts
 OPTIMISER = OptimiserSettings(name="adamw", rate=1e-4)
 CLIP = 1.0
 
