@@ -12,7 +12,7 @@ demo: $(READY) $(WEIGHTS)/rxnmapper
 	$(BIN)/python examples/demo.py
 
 test: $(READY) weights
-	$(BIN)/pytest -m "not slow" -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not slow" -n 2 --dist loadfile
 
 test-slow: $(READY) weights
 	$(BIN)/pytest -m slow

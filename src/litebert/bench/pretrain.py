@@ -173,8 +173,10 @@ class _Work:
             makers["litebert, compiled"] = lambda: self._ours(True)
         rows: list[Row] = []
         for name, make in makers.items():
-            say(f"{name} on {text}")
+            say(f"timing {name} on {text} ...")
             rows.append(self._row(name, make, rows[0].tokens_per_second if rows else None))
+            done = rows[-1]
+            say(f"  {done.tokens_per_second:,.0f} tokens/s, {done.mfu:.1%} of the peak {done.problem}".rstrip())
         padded = sum(int(chunk["attention_mask"].numel()) for batch in self.batches for chunk in self._chunks(batch))
         tokens, sequences = (sum(getattr(b, name) for b in self.batches) for name in ("num_tokens", "num_sequences"))
         return Case(text, tokens / sequences, 1 - tokens / padded, tuple(rows))

@@ -84,7 +84,7 @@ def pretrain(
         tokens=tokens,
         length=length,
         compiled=compiled,
-        say=lambda engine: typer.echo(f"timing {engine} ...", err=True),
+        say=lambda sentence: typer.echo(sentence, err=True),
     )
     typer.echo(json_module.dumps(dataclasses.asdict(report), indent=2) if json else table(report))
 
