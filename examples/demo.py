@@ -30,16 +30,17 @@ def main() -> None:
         print(f"   {reaction:58}" + "".join(f"{f'{g.token} {g.probability:.0%}':>12}" for g in best))
     speeds = [seconds(model, depth) for depth in DEPTHS]
     print(f"   {'milliseconds for the three':58}" + "".join(f"{1000 * s:12.0f}" for s in speeds))
-    print("\n2. What models cost, told before you run them (litebert plan).\n", flush=True)
+    print("\n2. What models cost on this machine, told before you run them (litebert plan).\n", flush=True)
     command = [sys.executable, "-m", "litebert", "plan", "albert-base", "albert-large", "bert-base"]
-    subprocess.run([*command, "--device", "cpu"], check=True)
+    subprocess.run(command, check=True)
     print("\n3. Try next (in this folder, `.venv/bin/litebert` is the command):")
     for line in (
         "litebert ls                                        the presets",
         "litebert show albert-base share=attention          one of them, resolved, with a field changed",
-        "litebert plan albert-base --measure                time and memory measured on this machine",
+        "litebert plan albert-base --device h200 --budget 2h  what two hours of a rented GPU buy",
         "litebert convert FOLDER OUT                        a Hugging Face checkpoint in, safetensors out",
         "litebert bench forward --no-compile                tokens per second next to transformers",
+        "docs/pretrain.md                                   from your own text to a model in five commands",
         "docs/tour.md                                       the five-minute read",
     ):
         print(f"   {line}")

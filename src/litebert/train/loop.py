@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from litebert.nn.network import Network
+from litebert.resident import return_large_blocks
 from litebert.runs import Status
 from litebert.train import parallel, precision
 from litebert.train.guard import Guard
@@ -94,6 +95,8 @@ class Loop:
         self.network, self.stages, self.settings, self.ranks = network, list(stages), settings, ranks
         self.saver, self.watch, self.evaluate, self.say = saver, watch, evaluate, say
         network.encoder.checkpointing = settings.checkpointing
+        if settings.checkpointing and ranks.device.type == "cpu":
+            return_large_blocks()  # or the heap keeps what checkpointing saves
         network.train()
         # One module is spread over the ranks; the stages' objectives take turns in it.
         self.learner: Learner = Learner(network, self.stages[0].objective)
@@ -147,7 +150,7 @@ class Loop:
                     if not self._roll_back(trouble):
                         status = "diverged"
                         break
-                    started, stage = time.monotonic() - self.place.seconds, None
+                    stage = None  # and the clock runs on: a rollback does not lengthen a budget
                     continue
                 now = time.monotonic()
                 if progress >= next_held_out and may_score:
