@@ -101,20 +101,21 @@ def start(store: Path, out: Path, *more: str) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.slow
-def test_killed_at_random_moments_and_resumed_ends_the_same(store, tmp_path):
-    assert start(store, tmp_path / "whole").wait() == 0
-    draw = random.Random(0)
-    running = start(store, tmp_path / "killed")
-    for _ in range(20):
-        time.sleep(draw.uniform(0.5, 9))
-        if running.poll() is not None:
-            break
+def test_killed_at_20_random_moments_and_resumed_ends_the_same(store, tmp_path):
+    long = ("--steps", "2500", "--save-every", "25")
+    assert start(store, tmp_path / "whole", *long).wait() == 0
+    draw, kills = random.Random(0), 0
+    running = start(store, tmp_path / "killed", *long)
+    while kills < 20:
+        time.sleep(draw.uniform(2, 6))
+        assert running.poll() is None, "the run ended before it could be killed often enough"
         running.send_signal(signal.SIGKILL)
         running.wait()
+        kills += 1
         resume = ["--resume"] if saved_states(tmp_path / "killed") else []
-        if not resume:
-            shutil.rmtree(tmp_path / "killed")
-        running = start(store, tmp_path / "killed", *resume)
+        if not resume:  # killed before there was anything to go on with
+            shutil.rmtree(tmp_path / "killed", ignore_errors=True)
+        running = start(store, tmp_path / "killed", *long, *resume)
     assert running.wait() == 0, running.stderr.read().decode()
     for name, tensor in weights(tmp_path / "whole").items():
         assert torch.equal(tensor, weights(tmp_path / "killed")[name]), name
