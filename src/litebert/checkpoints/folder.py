@@ -35,7 +35,7 @@ from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
 from litebert.nn.families import preset_config
 from litebert.nn.network import PRETRAINING_HEADS, HeadName, HeadsConfig, Network, NetworkConfig
-from litebert.runs import write_run
+from litebert.runs import Parent, write_run
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.tokenizers import read_tokenizer
 
@@ -107,6 +107,7 @@ def save_model(
     *,
     verb: str,
     settings: Mapping[str, Any] | None = None,
+    parents: Sequence[Parent] = (),
     written_out: bool = False,
 ) -> None:
     """Write a model folder, all or nothing; ``written_out`` copies shared blocks so transformers loads any plan."""
@@ -121,7 +122,7 @@ def save_model(
         write_tensors(temporary, write_theirs(tensors, config) if native else tensors)
         if tokenizer is not None:
             tokenizer.save(temporary)
-        write_run(temporary, verb, settings or {})
+        write_run(temporary, verb, settings or {}, parents=parents)
         text = json.dumps(described, indent=2, ensure_ascii=False, sort_keys=True)
         (temporary / CONFIG).write_text(text + "\n", encoding="utf-8")
 
