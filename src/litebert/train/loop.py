@@ -23,6 +23,7 @@ from litebert.train.objective import Learner, Objective, Position, Source
 from litebert.train.optimisers import build_optimiser
 from litebert.train.parallel import Ranks
 from litebert.train.persistence import Saver
+from litebert.train.recorded import Recorded
 from litebert.train.schedules import rate_factor
 from litebert.train.settings import TrainSettings
 from litebert.train.stop import StopSignal
@@ -103,6 +104,8 @@ class Loop:
         if settings.compiled:
             self.learner.compile()
         self.spread = parallel.spread(self.learner, network, ranks, settings.sharded)
+        if settings.recorded and ranks.world == 1:
+            self.spread = Recorded(self.learner, self.spread, say)
         self.optimiser = build_optimiser(network, settings.optimiser)
         self.scaler = precision.scaler(settings.precision, ranks.device)
         self.guard = Guard()
@@ -110,6 +113,8 @@ class Loop:
         self.weights = dict(settings.weights)
         self.held_out: dict[str, float] = {}
         self.notes: list[str] = []
+        self.enough = ""  # why the run should end before its bound; whoever watches it may say so
+        self.observe: Callable[[int, Mapping[str, float]], None] = lambda step, row: None
         self.pending: list[_Pending] = []
         self.unigram: float | None = None  # the loss of word frequencies alone, where that means something
         self.scored = -1  # the step of the last held-out score
@@ -120,7 +125,7 @@ class Loop:
 
     def run(self) -> Result:
         """Train to the end of the bound, or until told to stop; the state is saved either way."""
-        if self.place.step == 0:
+        if self.place.step == 0 and self.settings.save_ends:
             self._save()  # there is always something to go back to
         started = time.monotonic() - self.place.seconds
         last_save, next_held_out = time.monotonic(), self._next_held_out(self._progress())
@@ -131,8 +136,8 @@ class Loop:
             while True:
                 self.place.seconds = time.monotonic() - started
                 progress, stopping, may_score = self._agree(reserve, bool(stop))
-                if progress >= 1.0 or stopping:
-                    status = "stopped" if stopping and progress < 1.0 else "finished"
+                if progress >= 1.0 or stopping or self.enough:
+                    status = "stopped" if stopping and progress < 1.0 and not self.enough else "finished"
                     break
                 current = max((s for s in self.stages if s.begin <= progress), key=lambda s: s.begin)
                 if stage is not current:
@@ -153,7 +158,7 @@ class Loop:
                     stage = None  # and the clock runs on: a rollback does not lengthen a budget
                     continue
                 now = time.monotonic()
-                if progress >= next_held_out and may_score:
+                if self._score_is_due(progress >= next_held_out and may_score):
                     self._score()
                     next_held_out = self._next_held_out(progress)
                     reserve = max(reserve, time.monotonic() - now)
@@ -164,7 +169,10 @@ class Loop:
         self.place.seconds = time.monotonic() - started
         if status != "diverged":
             self._score()
-            self._save()
+            if self.settings.save_ends or status == "stopped":
+                self._save()
+            else:
+                self._flush()
         if self.watch:
             self.watch.close(status)
         return Result(status, self.place.step, self.held_out, tuple(self.notes))
@@ -245,12 +253,14 @@ class Loop:
             for place, name in enumerate(names):
                 count = max(step.counts[name], 1.0)
                 row[f"{name}_loss"] = numbers[2 * place] / count
-                row[f"{name}_accuracy"] = numbers[2 * place + 1] / count
+                if not math.isnan(numbers[2 * place + 1]):  # there is no right or wrong in regression
+                    row[f"{name}_accuracy"] = numbers[2 * place + 1] / count
             row["loss"] = sum(self.weights.get(name, 1.0) * row[f"{name}_loss"] for name in names)
             row["gradient_norm"] = norm
             skipped = self.scaler.is_enabled() and not math.isfinite(norm)  # by loss scaling, which is no divergence
             trouble = trouble or self.guard.observe(step.step, row["loss"], None if skipped else norm)
             self._say_if_stuck(row)
+            self.observe(step.step, row)
             rows.append(row)
         self.pending.clear()
         self._show(rows)
@@ -312,6 +322,11 @@ class Loop:
             return run(tensors)
         finally:
             self.learner.objective = before
+
+    def _score_is_due(self, by_share: bool) -> bool:
+        """On a period of steps, or of progress where that is left open."""
+        steps = self.settings.score_steps
+        return self.place.step % steps == 0 if steps else by_share
 
     def _save_is_due(self, since: float) -> bool:
         """On a period of the clock (the first rank's) or of steps."""

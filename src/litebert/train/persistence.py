@@ -3,9 +3,10 @@
 States are whole, not sharded, so that a run may go on with another number of ranks.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -17,11 +18,21 @@ if TYPE_CHECKING:
     from litebert.train.loop import Loop
 
 
+class Companion(Protocol):
+    """Something beside the loop that a state must hold, too."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
 class Saver:
     """Saves and restores the loop of a run. ``facts`` (shape, data, recipe) must be the same on resume."""
 
-    def __init__(self, run: Path, keep: int, facts: dict[str, Any]) -> None:
+    def __init__(
+        self, run: Path, keep: int, facts: dict[str, Any], companions: Mapping[str, Companion] | None = None
+    ) -> None:
         self.run, self.keep, self.facts = run, keep, facts
+        self.companions = companions or {}
         self.best: float | None = None
 
     def save(self, loop: "Loop") -> None:
@@ -35,6 +46,7 @@ class Saver:
             "guard": loop.guard.state_dict(),
             "random": self._random(loop),
             "best": self.best,
+            "companions": {name: companion.state_dict() for name, companion in self.companions.items()},
         }
         loss = loop.held_out.get("loss")
         is_best = loss is not None and (self.best is None or loss < self.best)
@@ -70,6 +82,8 @@ class Saver:
         loop.place.positions = {name: (epoch, index) for name, (epoch, index) in place["positions"].items()}
         loop.shown_tokens = loop.place.tokens
         self.best = state["best"]
+        for name, companion in self.companions.items():
+            companion.load_state_dict(state["companions"][name])
         self._restore_random(loop, state["random"])
         if loop.watch:
             loop.watch.rewind(step)

@@ -45,12 +45,15 @@ class TrainSettings:
     compiled: bool = False
     checkpointing: bool = False
     clip: float = 1.0
+    recorded: bool = False  # passes recorded once for each shape and played back: on a GPU, for fixed shapes
     sharded: bool = False  # FSDP2 instead of DDP when there are several ranks
     seed: int = 0
     save_seconds: float = 300.0
     save_steps: int | None = None
+    save_ends: bool = True  # also before the first step and after the last, not only on the way and when stopped
     keep: int = 2
     held_out_every: float = 0.1  # share of the run
+    score_steps: int | None = None  # held-out scores after every so many steps instead, whatever time they take
     log_every: int = 10
     rollbacks: int = 3
     rollback_factor: float = 0.5

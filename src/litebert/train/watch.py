@@ -82,7 +82,7 @@ class Watch:
         self._log(row)
         self._held_out = row
         self._note(None)
-        self.say(f"step {row.get('step', 0):,}: held-out {SEPARATOR.join(_figures(row))}")
+        self.say(f"step {row.get('step', 0):,}: held-out {SEPARATOR.join([*_figures(row), *_scores(row)])}")
 
     def say(self, sentence: str) -> None:
         """A sentence that stays on the screen."""
@@ -197,6 +197,18 @@ def _figures(row: Row) -> list[str]:
         figure += [f"({right:.1%})" if loss is not None else f"{right:.1%}"] if right is not None else []
         figures.append(" ".join([part.replace("_", " "), *figure]))
     return figures + ([f"accuracy {numbers['accuracy']:.1%}"] if "accuracy" in numbers else [])
+
+
+def _scores(row: Row) -> list[str]:
+    """Figures of a task that are neither losses nor accuracies: ``f1 0.912``."""
+    others = {
+        name: value for name, value in row.items() if name not in ("step", "tokens", "seconds", "loss", "accuracy")
+    }
+    return [
+        f"{name.replace('_', ' ')} {value:.3f}"
+        for name, value in others.items()
+        if isinstance(value, int | float) and not name.endswith(("_loss", "_accuracy"))
+    ]
 
 
 def _short(number: float) -> str:

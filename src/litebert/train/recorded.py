@@ -1,0 +1,145 @@
+"""Passes of a small network recorded as CUDA graphs, one pair for each shape of batch, and played back.
+
+A small model on a fast GPU waits for Python: hundreds of kernels of a few microseconds each. Played back, a forward
+pass is one call and a backward pass another. Gradients keep their places in memory, so that every recording adds to
+the same ones. What cannot be recorded runs as before, and that is said once.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+MOST = 64  # shapes that are recorded; rarer ones run as they come
+WARM_UP = 2  # passes before a recording, in which kernels choose their ways
+
+Sums = dict[str, tuple[Tensor, Tensor]]
+Shape = tuple[tuple[str, torch.Size, torch.dtype], ...]
+
+
+@dataclass(frozen=True)
+class _Recording:
+    """Both passes over one shape, and the places in memory that they read and write."""
+
+    inputs: dict[str, Tensor]
+    names: tuple[str, ...]
+    losses: tuple[Tensor, ...]
+    rights: tuple[Tensor, ...]
+    factors: tuple[Tensor, ...]  # the gradients of the losses
+    forward: torch.cuda.CUDAGraph
+    backward: torch.cuda.CUDAGraph
+
+
+class Recorded(nn.Module):
+    """Takes the place of a learner in a loop on one GPU; ``plain`` is the learner as it would run otherwise."""
+
+    def __init__(self, learner: nn.Module, plain: nn.Module, say: Callable[[str], None]) -> None:
+        super().__init__()
+        self._learner, self._plain, self._say = [learner], plain, say  # in a list: it is a part of ``plain`` already
+        self._parameters_trained = [parameter for parameter in learner.parameters() if parameter.requires_grad]
+        self._gradients: list[Tensor] = []
+        self._recordings: dict[Shape, _Recording] = {}
+        self._pool: Any = None
+        self._gave_up = False
+
+    def forward(self, tensors: Mapping[str, Tensor]) -> Sums:
+        """The sums of every part; their backward pass is played back, too."""
+        recording = self._recording(tensors)
+        if recording is None:
+            return self._plain(tensors)
+        for name, place in recording.inputs.items():
+            place.copy_(tensors[name], non_blocking=True)
+        handle = torch.empty(0, device=recording.losses[0].device, requires_grad=True)
+        losses = _Playback.apply(handle, self, recording)
+        return dict(zip(recording.names, zip(losses, recording.rights, strict=True), strict=True))
+
+    def play_backward(self, recording: _Recording, factors: tuple[Tensor, ...]) -> None:
+        """Add this batch's gradients to those of the step, or begin with them."""
+        if self._parameters_trained[0].grad is None:
+            torch._foreach_zero_(self._gradients)
+        self._attach()
+        for place, factor in zip(recording.factors, factors, strict=True):
+            place.copy_(factor)
+        recording.backward.replay()
+
+    def _attach(self) -> None:
+        for parameter, gradient in zip(self._parameters_trained, self._gradients, strict=True):
+            parameter.grad = gradient
+
+    def _recording(self, tensors: Mapping[str, Tensor]) -> _Recording | None:
+        shape = tuple((name, tensor.shape, tensor.dtype) for name, tensor in tensors.items())
+        known = self._recordings.get(shape)
+        if known is not None or self._gave_up or len(self._recordings) >= MOST:
+            return known
+        began = self._parameters_trained[0].grad is not None  # in the middle of a step
+        kept = [gradient.clone() for gradient in self._gradients] if began else []
+        random = torch.cuda.get_rng_state()
+        try:
+            self._recordings[shape] = self._record({name: tensor.clone() for name, tensor in tensors.items()})
+        except RuntimeError as error:
+            self._gave_up = True
+            self._say(f"passes cannot be recorded here and run as they come ({str(error).splitlines()[0]})")
+        torch.cuda.set_rng_state(random)
+        for parameter in self._parameters_trained:
+            parameter.grad = None
+        if began:
+            for gradient, before in zip(self._gradients, kept, strict=True):
+                gradient.copy_(before)
+            self._attach()
+        return self._recordings.get(shape)
+
+    def _record(self, inputs: dict[str, Tensor]) -> _Recording:
+        """Warm up beside the main stream, then record a forward and a backward pass."""
+        if not self._gradients:
+            self._gradients = [torch.zeros_like(parameter) for parameter in self._parameters_trained]
+            self._pool = torch.cuda.graph_pool_handle()
+        self._attach()
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UP):
+                sums = self._sums(inputs)
+                torch.autograd.backward([loss for loss, _ in sums.values()])
+                del sums
+        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.synchronize()
+        forward, backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        with torch.cuda.graph(forward, pool=self._pool):
+            sums = self._sums(inputs)
+        losses = tuple(loss for loss, _ in sums.values())
+        factors = tuple(torch.ones_like(loss) for loss in losses)
+        with torch.cuda.graph(backward, pool=self._pool):
+            torch.autograd.backward(losses, factors)
+        return _Recording(
+            inputs,
+            tuple(sums),
+            tuple(loss.detach() for loss in losses),
+            tuple(right.detach() for _, right in sums.values()),
+            factors,
+            forward,
+            backward,
+        )
+
+    def _sums(self, inputs: dict[str, Tensor]) -> Sums:
+        torch.clear_autocast_cache()  # casts made before a recording are no part of it
+        try:
+            return self._learner[0](inputs)
+        finally:
+            torch.clear_autocast_cache()
+
+
+class _Playback(torch.autograd.Function):
+    """A forward pass played back, whose backward pass is played back. Gradients go where they belong by themselves."""
+
+    @staticmethod
+    def forward(ctx: Any, handle: Tensor, owner: Recorded, recording: _Recording) -> tuple[Tensor, ...]:
+        ctx.owner, ctx.recording = owner, recording
+        recording.forward.replay()
+        return tuple(loss.clone() for loss in recording.losses)
+
+    @staticmethod
+    def backward(ctx: Any, *factors: Any) -> Any:
+        ctx.owner.play_backward(ctx.recording, factors)
+        return None, None, None
