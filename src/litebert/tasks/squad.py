@@ -69,7 +69,7 @@ def parse_questions(content: object, path: Path, notes: list[str]) -> tuple[Ques
     if not is_squad_form(content):
         raise InputError(f'{path} is not in SQuAD form: {{"data": [{{"title", "paragraphs": [...]}}]}} was expected')
     moved = lost = 0
-    questions = []
+    questions: list[Question] = []
     for title, passage, entry in _entries(content, path):
         try:
             key, text = str(entry["id"]), str(entry["question"])
