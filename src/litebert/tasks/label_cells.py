@@ -1,7 +1,7 @@
 """What a column of labels means: classes, sets of them or numbers; and what cannot be a label and must be said."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,7 +98,7 @@ def class_names(names: Sequence[str], table: Table, column: str) -> tuple[str, .
         return tuple(sorted(different))
 
 
-def class_index(name: str, known: dict[str, int], place: str) -> int:
+def class_index(name: str, known: Mapping[str, int], place: str) -> int:
     """The index of a class that must be known."""
     if name not in known:
         raise InputError(

@@ -22,7 +22,7 @@ from litebert.tasks.label_cells import (
     target_number,
 )
 from litebert.tasks.squad import find_answer
-from litebert.tasks.table_files import Cell, Table
+from litebert.tasks.table_files import SUFFIXES, Cell, Table, kind_of
 
 OWN_METRICS: Mapping[Kind, tuple[str, ...]] = {
     "classify": ("accuracy", "macro_f1", "matthews"),
@@ -134,10 +134,10 @@ def _target(row: Row, columns: Columns, known: Mapping[str, int]) -> Target:
             words = [name for name in columns.labels if flag(row.cells[name], row.place, name)]
         else:
             words = cell_labels(cell, columns.separator)
-        return tuple(sorted({class_index(word, dict(known), row.place) for word in words}))
+        return tuple(sorted({class_index(word, known, row.place) for word in words}))
     if is_missing(cell):
         raise InputError(f"{row.place} has no {columns.labels[0]}; fill or remove it")
-    return class_index(label_text(cell), dict(known), row.place)
+    return class_index(label_text(cell), known, row.place)
 
 
 def _options(row: Row, names: Sequence[str]) -> tuple[str, ...]:
@@ -160,7 +160,8 @@ def _option(row: Row, name: str, options: Sequence[str]) -> int:
     if word in options:
         return options.index(word)
     raise InputError(
-        f"{row.place}: {name} is '{word}' but must be a number from 0 to {len(options) - 1}, a letter or an option's text"
+        f"{row.place}: {name} is '{word}' but must be a number from 0 to {len(options) - 1}, a letter or the text of "
+        "an option"
     )
 
 
@@ -189,8 +190,6 @@ def _question(row: Row, key: str, texts: Sequence[str], name: str) -> Question:
 
 def split_files(folder: Path) -> dict[str, Path]:
     """The files of a folder that are named train, dev (or valid) and test."""
-    from litebert.tasks.table_files import SUFFIXES, kind_of
-
     names = {"train": ("train", "training"), "dev": ("dev", "valid", "validation", "val"), "test": ("test",)}
     found: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):

@@ -1,0 +1,135 @@
+"""A look at a task's data before training: what will make it learn badly or score too well, each in a sentence."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from litebert.tasks.examples import Example, Item, Question, TaskData
+from litebert.tasks.splits import text_key
+
+UNEVEN = 0.8  # a share of the rows above which one class makes accuracy say little
+FEW = 10  # fewer examples of a class than this are hard to learn from
+LONG_CHARACTERS = 100_000
+PIECES_PER_WORD = 1.3
+WORDS = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]|[^\W\d_]+|\d|[^\w\s]")
+
+
+def look_at(data: TaskData, *, max_length: int = 512) -> list[str]:
+    """Warnings about the data; none where all is well."""
+    dev = [item for items in data.dev.values() for item in items]
+    return [
+        *_balance(data, dev),
+        *_lengths(data.train, max_length),
+        *_duplicates(data.train),
+        *_leak(data.train, dev),
+    ]
+
+
+def num_characters(item: Item) -> int:
+    """Characters of an item's text, of the longest option where there are some."""
+    if isinstance(item, Example):
+        return len(item.first) + len(item.second or "")
+    if isinstance(item, Question):
+        return len(item.passage) + len(item.question)
+    return len(item.passage) + len(item.question) + max(map(len, item.options))
+
+
+def estimated_pieces(item: Item) -> int:
+    """About how many tokens an item is: words and signs, with something for those that are cut into pieces."""
+    if isinstance(item, Example):
+        texts = [item.first, item.second or ""]
+    else:
+        texts = [item.passage, item.question]
+    return int(PIECES_PER_WORD * sum(len(WORDS.findall(text)) for text in texts)) + 3
+
+
+def _balance(data: TaskData, dev: Sequence[Item]) -> list[str]:
+    counts = _class_counts(data.train)
+    if data.kind not in ("classify", "multilabel") or not counts:
+        return []
+    found = []
+    names = [data.labels[index] for index, _ in counts.most_common()]
+    first, most = counts.most_common(1)[0]
+    if data.kind == "classify" and most > UNEVEN * len(data.train):
+        found.append(
+            f"{most / len(data.train):.0%} of the training rows are '{data.labels[first]}': saying that of all "
+            "is as accurate, so look at macro F1 or Matthews"
+        )
+    rare = [
+        f"'{name}' ({counts[data.labels.index(name)]})" for name in names if 0 < counts[data.labels.index(name)] < FEW
+    ]
+    if rare:
+        found.append(f"few training rows of {_few(rare)}: fewer than {FEW} examples are hard to learn from")
+    absent = [f"'{name}'" for index, name in enumerate(data.labels) if not counts[index]]
+    if absent:
+        found.append(f"no training rows of {_few(absent)}: the model will never say so")
+    untested = [f"'{data.labels[index]}'" for index in counts if dev and not _class_counts(dev)[index]]
+    if untested:
+        found.append(f"no dev rows of {_few(untested)}: nothing will be known about them")
+    return found
+
+
+def _class_counts(items: Sequence[Item]) -> Counter[int]:
+    counts: Counter[int] = Counter()
+    for item in items:
+        target = item.target if isinstance(item, Example) else None
+        if isinstance(target, tuple):
+            counts.update(target)
+        elif isinstance(target, int):
+            counts[target] += 1
+    return counts
+
+
+def _lengths(train: Sequence[Item], max_length: int) -> list[str]:
+    if not train:
+        return []
+    found = []
+    longest = max(train, key=num_characters)
+    if num_characters(longest) >= LONG_CHARACTERS:
+        found.append(
+            f"row '{longest.key}' has {num_characters(longest):,} characters: only its beginning will be read; is it "
+            "one text, or a file that was pasted in?"
+        )
+    spans = isinstance(longest, Question)  # a long passage is read in windows, nothing is lost
+    cut = (
+        0 if spans else sum(estimated_pieces(item) > max_length for item in train if num_characters(item) > max_length)
+    )
+    if cut > 0.02 * len(train):
+        found.append(
+            f"about {cut / len(train):.0%} of the training rows are longer than {max_length} tokens and are cut"
+        )
+    return found
+
+
+def _duplicates(train: Sequence[Item]) -> list[str]:
+    groups: dict[tuple[str, ...], list[Item]] = {}
+    for item in train:
+        groups.setdefault(text_key(item), []).append(item)
+    repeated = len(train) - len(groups)
+    different = [
+        group for group in groups.values() if len({item.target for item in group if not isinstance(item, Question)}) > 1
+    ]
+    found = []
+    if repeated > 0.01 * len(train):
+        found.append(f"{repeated:,} of {len(train):,} training rows repeat the text of another")
+    if different:
+        keys = ", ".join(f"'{item.key}'" for item in different[0][:3])
+        found.append(
+            f"{len(different):,} texts have more than one label, such as rows {keys}: at most one of them can be learnt"
+        )
+    return found
+
+
+def _leak(train: Sequence[Item], dev: Sequence[Item]) -> list[str]:
+    known = {text_key(item) for item in train}
+    seen = [item for item in dev if text_key(item) in known]
+    if not seen:
+        return []
+    return [
+        f"{len(seen):,} of {len(dev):,} dev rows ({len(seen) / len(dev):.1%}) are in the training data, too, such as "
+        f"'{seen[0].key}': their scores are of memory"
+    ]
+
+
+def _few(names: Sequence[str], most: int = 5) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
