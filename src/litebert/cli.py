@@ -14,6 +14,8 @@ from litebert.errors import InputError
 from litebert.lineage import runs_verb
 from litebert.plan.verb import plan
 from litebert.pretrain.verb import pretrain
+from litebert.shrink.verb import shrink
+from litebert.tasks.evaluate_verb import evaluate
 from litebert.text.verb import app as tokenizer_app
 
 app = typer.Typer(
@@ -25,10 +27,12 @@ app = typer.Typer(
 )
 app.add_typer(bench_app, name="bench")
 app.command()(pretrain)
+app.command()(evaluate)
 app.add_typer(corpus_app, name="corpus")
 app.command("runs")(runs_verb)
 app.add_typer(tokenizer_app, name="tokenizer")
 app.command()(plan)
+app.command()(shrink)
 
 
 @app.command()

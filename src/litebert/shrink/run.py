@@ -1,0 +1,44 @@
+"""A model in, a smaller one out: what ``litebert shrink`` does, for Python, too."""
+
+import dataclasses
+import os
+from functools import cache
+from pathlib import Path
+
+from litebert.analyse.inputs import check_device
+from litebert.checkpoints.folder import Loaded, load_model, model_config, model_folder, save_model
+from litebert.errors import InputError
+from litebert.runs import parent_of
+from litebert.shrink.choose import Asked, Say, choose
+from litebert.shrink.drop import drop_layers
+from litebert.shrink.report import Report, make_report
+
+
+def shrink_model(model: str, asked: Asked, output: Path | None, say: Say = lambda _: None) -> Report:
+    """Choose layers, drop them and write the model that is left; without ``output`` only say what would go."""
+    folder = model_folder(model)
+    if output is not None and output.is_dir() and folder.is_dir() and output.samefile(folder):
+        raise InputError(f"-o {output} is the model itself; name another folder, so that the whole one stays")
+    check_device(asked.device)
+
+    @cache
+    def load() -> Loaded:
+        return load_model(model, device=asked.device)
+
+    config = load().network.config if output is not None else model_config(model)
+    choice = choose(asked, config.encoder, load, say)
+    report = make_report(model, config, choice)
+    if output is None:
+        return report
+    loaded = load()
+    source = [parent_of("source", Path(os.path.normpath(folder)))] if folder.is_dir() else []
+    settings = {
+        "source": model,
+        **{key: value for key, value in dataclasses.asdict(asked).items() if value not in (None, ())},
+        "strategy": report.strategy,
+        "dropped": choice.dropped,
+        "kept": choice.kept,
+    }
+    small = drop_layers(loaded.network, choice.kept)
+    save_model(output, small, loaded.tokenizer, verb="shrink", settings=settings, parents=source)
+    return dataclasses.replace(report, notes=[*loaded.notes, *report.notes])
