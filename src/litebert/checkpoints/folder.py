@@ -109,8 +109,12 @@ def save_model(
     settings: Mapping[str, Any] | None = None,
     parents: Sequence[Parent] = (),
     written_out: bool = False,
+    files: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a model folder, all or nothing; ``written_out`` copies shared blocks so transformers loads any plan."""
+    """Write a model folder, all or nothing; ``written_out`` copies shared blocks so transformers loads any plan.
+
+    ``files`` are texts by name that belong to the model, too.
+    """
     tensors: dict[str, Tensor] = {name: tensor.detach().cpu() for name, tensor in network.state_dict().items()}
     config = network.config
     if written_out and not is_native(config.encoder):
@@ -123,6 +127,8 @@ def save_model(
         if tokenizer is not None:
             tokenizer.save(temporary)
         write_run(temporary, verb, settings or {}, parents=parents)
+        for name, content in (files or {}).items():
+            (temporary / name).write_text(content, encoding="utf-8")
         text = json.dumps(described, indent=2, ensure_ascii=False, sort_keys=True)
         (temporary / CONFIG).write_text(text + "\n", encoding="utf-8")
 

@@ -169,7 +169,8 @@ def read_heads(theirs: Mapping[str, Any], present: set[HeadName]) -> HeadsConfig
         labels = tuple(str(label) for _, label in sorted(theirs["id2label"].items(), key=lambda item: int(item[0])))
     else:
         labels = tuple(str(number) for number in range(int(theirs.get("num_labels") or 2)))
-    return HeadsConfig(names=names, labels=labels, answerable=bool(extra.get("answerable")))
+    problem = str(theirs.get("problem_type") or "") if "classify" in names else ""
+    return HeadsConfig(names=names, labels=labels, answerable=bool(extra.get("answerable")), problem=problem)
 
 
 def write_config(config: NetworkConfig) -> dict[str, Any]:
@@ -190,6 +191,8 @@ def write_config(config: NetworkConfig) -> dict[str, Any]:
     if "classify" in config.heads.names:
         theirs["id2label"] = {str(i): label for i, label in enumerate(config.heads.labels)}
         theirs["label2id"] = {label: i for i, label in enumerate(config.heads.labels)}
+        if config.heads.problem:
+            theirs["problem_type"] = config.heads.problem
     theirs["litebert"] = {"heads": list(config.heads.names)}
     if config.heads.answerable:
         theirs["litebert"]["answerable"] = True

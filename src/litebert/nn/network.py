@@ -24,6 +24,7 @@ class HeadsConfig:
     names: tuple[HeadName, ...] = ()
     labels: tuple[str, ...] = ("0", "1")
     answerable: bool = False
+    problem: str = ""  # what the classifier's scores mean, in transformers' words (``problem_type``); "": unsaid
 
 
 @dataclass(frozen=True, kw_only=True)

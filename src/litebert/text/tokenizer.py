@@ -18,6 +18,8 @@ from litebert.text.families import Family, Role, Slot
 from litebert.text.pairs import Encoded, lay_out
 from litebert.text.words import Marking, word_start_table
 
+_STICKY = ("lstrip", "rstrip", "normalized")  # what lets an added token take from the text beside it, or change with it
+
 
 class Tokenizer:
     """Text to ids and back, and inputs laid out as a family of models wants them."""
@@ -89,10 +91,14 @@ class Tokenizer:
         count = len(texts)
         ids = self.ids_batch([*texts, *(pairs or ())])
         seconds: Sequence[list[int] | None] = [None] * count if pairs is None else ids[count:]
-        return [
-            lay_out(self._family.layout, self.cls_id, self.sep_id, first, second, max_length)
-            for first, second in zip(ids[:count], seconds, strict=True)
-        ]
+        return [self.lay_out(first, second, max_length) for first, second in zip(ids[:count], seconds, strict=True)]
+
+    def lay_out(
+        self, first: Sequence[int], second: Sequence[int] | None = None, max_length: int | None = None
+    ) -> Encoded:
+        """``encode`` for texts that are ids already."""
+        assert self.cls_id is not None and self.sep_id is not None
+        return lay_out(self._family.layout, self.cls_id, self.sep_id, first, second, max_length)
 
     def offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """The ids of ``text`` and, for each, the span of characters it stands for, outer white space left out."""
@@ -129,6 +135,25 @@ class Tokenizer:
         if kind == "WordLevel":
             return "whole"
         return "byte-level" if "ByteLevel" in json.dumps(self._settings["pre_tokenizer"]) else "metaspace"
+
+    @cached_property
+    def separator(self) -> tuple[str, int] | None:
+        """A token, with its id, that parts texts so that each has the ids that it has by itself; None if there is none.
+
+        It must always be found, wherever two texts are joined by it, and must not touch what is beside it.
+        """
+        added = self._settings["added_tokens"]
+        if '"prepend_scheme": "first"' in json.dumps(self._settings["pre_tokenizer"]):
+            return None  # only what comes first would begin with the mark of a word
+        if any(token["single_word"] for token in added):
+            return None  # whether such a token is one depends on its neighbours
+        found = [token for token in added if token["content"] == self._tokens.get("sep")]
+        if not found or any(found[0][key] for key in _STICKY):
+            return None
+        content, index = found[0]["content"], found[0]["id"]
+        others = [token["content"] for token in added if token["id"] != index]
+        overlapping = content[0] in content[1:] or any(content[0] in other[1:] for other in others)
+        return None if overlapping or any(other.startswith(content) for other in others) else (content, index)
 
     @cached_property
     def _settings(self) -> dict[str, Any]:
