@@ -47,10 +47,14 @@ class Columns:
     separator: str = ""  # parts labels within one cell
     guessed: bool = False
 
+    @property
+    def text_parts(self) -> tuple[str, ...]:
+        """The texts as ``--text`` names them, a part each."""
+        return tuple("+".join(part) for part in self.texts)
+
     def describe(self) -> str:
         """What is taken from where, for a person."""
-        texts = " and ".join("+".join(part) for part in self.texts)
-        parts = [f"text from {texts}"]
+        parts = [f"text from {' and '.join(self.text_parts)}"]
         if self.options:
             parts.append(f"options from {', '.join(self.options)}")
         if self.labels:

@@ -68,6 +68,8 @@ class TaskData:
     test: Mapping[str, tuple[Item, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     has_null: bool = False  # a span task where some questions have no answer, as in SQuAD 2.0
+    text: tuple[str, ...] = ()  # columns of a person's own file as --text names them: one part or two, joined by +
+    label: str = ""  # and its label column (several: parted by commas) as --label does
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import get_args
 
 from litebert.errors import InputError, nearest
-from litebert.tasks.columns import Columns, find_columns
-from litebert.tasks.examples import Item, Kind, Question, TaskData
+from litebert.tasks.examples import Kind, TaskData
 from litebert.tasks.glue import GLUE, read_glue
+from litebert.tasks.own import own_task
 from litebert.tasks.race import PARTS, read_race
 from litebert.tasks.splits import split_dev
-from litebert.tasks.squad import VERSIONS, is_squad_form, parse_questions, read_questions, read_squad, span_data
-from litebert.tasks.table_files import Table, kind_of, read_table, read_text
-from litebert.tasks.tables import OWN_METRICS, find_labels, make_items, split_files
+from litebert.tasks.squad import VERSIONS, read_questions, read_squad, span_data
+from litebert.tasks.table_files import kind_of, read_table, read_text
+from litebert.tasks.tables import split_files
 
 TASKS = (*GLUE, *VERSIONS, *PARTS)
 
@@ -43,7 +43,7 @@ def read_task(
     if not data.exists():
         raise InputError(f"there is no file or folder '{data}'")
     if task is None:
-        read = _read_own(data, dev, text, label, _kind(kind), labels, whole)
+        read = _read_own(data, dev, text, label, known_kind(kind), labels, whole)
     elif data.is_file():
         read = _read_named_file(task, data, dev, whole)
     elif task in GLUE:
@@ -62,7 +62,8 @@ def with_dev(data: TaskData, *, share: float, seed: int) -> TaskData:
     return replace(data, train=train, dev={"dev": dev}, notes=(*data.notes, note))
 
 
-def _kind(word: str | None) -> Kind | None:
+def known_kind(word: str | None) -> Kind | None:
+    """A kind of task as a person names it."""
     for kind in get_args(Kind):
         if word == kind:
             return kind
@@ -100,31 +101,8 @@ def _read_own(
     name = data.name.split(".")[0] if data.is_file() else data.resolve().name
     if _is_squad_file(main):
         return _own_questions(name, files)
-    table = read_table(main)
-    columns = find_columns(table, text=text, label=label, kind=kind)
-    notes = [columns.describe()]
-    known = tuple(labels) if labels and columns.kind in ("classify", "multilabel") else find_labels(table, columns)
-    tables = {split: table if path == main else read_table(path) for split, path in files.items()}
-    parts = {split: _own_items(found, columns, known, notes, split) for split, found in tables.items()}
-    if columns.kind == "span":
-        questions = {split: tuple(q for q in items if isinstance(q, Question)) for split, items in parts.items()}
-        others = {split: items for split, items in questions.items() if split == "dev"}
-        return span_data(name, questions.get("train", ()), others, notes)
-    return TaskData(
-        name=name,
-        kind=columns.kind,
-        labels=known,
-        metrics=OWN_METRICS[columns.kind],
-        train=parts.get("train", ()),
-        dev={"dev": parts["dev"]} if "dev" in parts else {},
-        test={"test": parts["test"]} if "test" in parts else {},
-        notes=tuple(notes),
-    )
-
-
-def _own_items(table: Table, columns: Columns, known: Sequence[str], notes: list[str], split: str) -> tuple[Item, ...]:
-    """A test file may come without labels; the others may not."""
-    return make_items(table, columns, known, notes, labelled=split != "test")
+    tables = {split: read_table(path) for split, path in files.items()}
+    return own_task(name, tables, text=text, label=label, kind=kind, labels=labels)
 
 
 def _is_squad_file(path: Path) -> bool:
@@ -136,14 +114,7 @@ def _is_squad_file(path: Path) -> bool:
 
 
 def _own_questions(name: str, files: dict[str, Path]) -> TaskData:
-    import json
-
     notes: list[str] = []
-    parts = {}
-    for split, path in files.items():
-        content = json.loads(read_text(path))
-        if not is_squad_form(content):
-            raise InputError(f"{path} is not in SQuAD form, as the other file is")
-        parts[split] = parse_questions(content, path, notes)
+    parts = {split: read_questions(path, notes) for split, path in files.items()}
     dev = {"dev": parts["dev"]} if "dev" in parts else {}
     return span_data(name, parts.get("train", ()), dev, notes)

@@ -1,6 +1,5 @@
 """Items and what a model said of them to scores: the task's metrics, who is taken for whom, lengths, hard examples."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
@@ -216,13 +215,12 @@ def _by_length(items: Sequence[Item], each: Sequence[float]) -> tuple[LengthScor
     """Groups of about the same number of items, equal lengths never parted."""
     lengths = [num_characters(item) for item in items]
     order = sorted(range(len(items)), key=lambda index: lengths[index])
-    size = math.ceil(len(items) / NUM_LENGTHS)
-    groups: list[list[int]] = []
-    for index in order:
-        if groups and (len(groups[-1]) < size or lengths[groups[-1][-1]] == lengths[index]):
-            groups[-1].append(index)
-        else:
-            groups.append([index])
+    groups: list[list[int]] = [[]]
+    for place, index in enumerate(order):
+        full = place * NUM_LENGTHS >= len(groups) * len(items)
+        if full and lengths[order[place - 1]] != lengths[index]:
+            groups.append([])
+        groups[-1].append(index)
     return tuple(
         LengthScore(
             shortest=lengths[group[0]],

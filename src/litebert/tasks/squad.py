@@ -11,6 +11,7 @@ from typing import Any
 
 from litebert.errors import InputError
 from litebert.tasks.examples import Answer, Question, TaskData
+from litebert.tasks.table_files import read_text
 
 VERSIONS: Mapping[str, str] = {"squad1": "v1.1", "squad2": "v2.0"}
 METRICS = ("f1", "exact_match")
@@ -58,7 +59,7 @@ def is_squad_form(content: object) -> bool:
 def read_questions(path: Path, notes: list[str]) -> tuple[Question, ...]:
     """All questions of one file."""
     try:
-        content = json.loads(path.read_bytes().decode("utf-8-sig"))
+        content = json.loads(read_text(path))
     except ValueError as error:
         raise InputError(f"{path} is not JSON ({error}); download it again") from None
     return parse_questions(content, path, notes)

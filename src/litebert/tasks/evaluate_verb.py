@@ -1,0 +1,130 @@
+"""``litebert evaluate``. Light at import: what it needs, it imports when it runs."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from litebert.errors import InputError
+
+if TYPE_CHECKING:
+    from litebert.tasks.evaluate import Evaluation, Predict
+    from litebert.tasks.examples import TaskData
+    from litebert.tasks.predicting import TaskNote
+
+
+def evaluate(
+    model: Annotated[Path | None, typer.Argument(help="A fine-tuned model folder; not with --predictions.")] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, ax, squad1, squad2, race, race-middle or "
+            "race-high; none for a file of your own."
+        ),
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="The task's folder, or your own file.")] = None,
+    text: Annotated[
+        str | None, typer.Option(help="Columns of the text: one, a pair (subject,body), or joined (subject+body).")
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="Column of the label.")] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="classify, multilabel, regress, choice or span, where the guess is wrong.")
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(help="What to score: dev (as it is), test, train, or a part such as matched.")
+    ] = None,
+    predictions: Annotated[
+        Path | None, typer.Option(help="Score this file instead of a model: TSV, JSON lines or SQuAD's JSON.")
+    ] = None,
+    depths: Annotated[
+        str | None, typer.Option(help="Scores at these depths, too: 2,4,6 or all.", metavar="N,N,...")
+    ] = None,
+    from_hub: Annotated[bool, typer.Option("--from-hub", help="Read the task through the datasets library.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write a page with everything to this file.")] = None,
+) -> None:
+    """Score a model, or a file of predictions, on a task or on data of your own."""
+    if (model is None) == (predictions is None):
+        raise InputError("give a model folder to evaluate, or a file of predictions with --predictions, one of the two")
+    if predictions is not None and depths:
+        raise InputError("--depths needs a model; a file of predictions has only one depth")
+    if html is not None and not html.absolute().parent.is_dir():
+        raise InputError(f"there is no folder '{html.absolute().parent}' to write {html.name} to")
+
+    from litebert.tasks.evaluate import evaluate_file, evaluate_model
+    from litebert.tasks.find import read_task
+
+    if from_hub:
+        from litebert.tasks.find import known_kind
+        from litebert.tasks.hub import read_hub
+
+        read = read_hub(task, data, text=text, label=label, kind=known_kind(kind))
+    else:
+        place = Path(data) if data is not None else None
+        # A file of one's own is read as the model's training data was, unless something else is said.
+        note = _note(model) if model is not None and task is None else None
+        read = read_task(
+            task,
+            place,
+            text=text or (",".join(note.text) if note else None),
+            label=label or (note.label if note else None),
+            kind=kind or (note.kind if note else None),
+            labels=note.labels if note else None,
+            whole=True,
+        )
+    if predictions is not None:
+        found = evaluate_file(read, predictions, split=split)
+    else:
+        assert model is not None
+        found = evaluate_model(
+            read, str(model), _predictor(model, read), split=split, depths=_chosen_depths(model, depths)
+        )
+    _show(found, as_json, html)
+
+
+def _show(found: "Evaluation", as_json: bool, html: Path | None) -> None:
+    from litebert.tasks.report import print_evaluation, to_json
+
+    if html is not None:
+        from litebert.runs import write_atomically
+        from litebert.tasks.report_page import make_page
+
+        write_atomically(html, make_page(found))
+        typer.echo(f"wrote {html}", err=True)
+    if as_json:
+        typer.echo(to_json(found))
+    else:
+        print_evaluation(found)
+
+
+def _note(model: Path) -> "TaskNote":
+    """What a model was fine-tuned for."""
+    from litebert.checkpoints.folder import model_config
+    from litebert.tasks.predicting import read_note
+
+    return read_note(model, model_config(model))
+
+
+def _predictor(model: Path, data: "TaskData") -> "Predict":
+    """What asks the model, at its full depth or at another."""
+    from litebert.tasks.predicting import predict_items
+
+    return lambda items, depth: predict_items(model, data, items, depth=depth)
+
+
+def _chosen_depths(model: Path, depths: str | None) -> list[int]:
+    """The depths that ``--depths`` names."""
+    if not depths:
+        return []
+    from litebert.checkpoints.folder import model_config
+
+    most = len(model_config(model).encoder.plan)
+    if depths == "all":
+        return list(range(1, most + 1))
+    try:
+        chosen = sorted({int(word) for word in depths.split(",")})
+    except ValueError:
+        raise InputError(f"--depths is '{depths}' but must be numbers such as 2,4,6, or all") from None
+    if not chosen or chosen[0] < 1 or chosen[-1] > most:
+        raise InputError(f"--depths is '{depths}' but the model has depths 1 to {most}")
+    return chosen
