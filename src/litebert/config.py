@@ -3,6 +3,7 @@
 A preset may say ``base: OTHER`` and then only what differs. An unknown field is an error that names the nearest one.
 """
 
+import contextlib
 import dataclasses
 import types
 import typing
@@ -65,7 +66,7 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in arguments:
             return None
-        return _convert(name, value, next(a for a in arguments if a is not type(None)))
+        return _convert_any(name, value, [a for a in arguments if a is not type(None)])
     if origin is tuple:
         if not isinstance(value, Sequence) or isinstance(value, str):
             raise InputError(f"{name} is '{value}' but must be a list")
@@ -83,3 +84,11 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
     if isinstance(hint, type) and isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
         return value
     raise InputError(f"{name} is '{value}' but must be of type {getattr(hint, '__name__', hint)}")
+
+
+def _convert_any(name: str, value: Any, kinds: Sequence[Any]) -> Any:
+    """``value`` as the first of several types that takes it."""
+    for kind in kinds[:-1]:
+        with contextlib.suppress(InputError):
+            return _convert(name, value, kind)
+    return _convert(name, value, kinds[-1])

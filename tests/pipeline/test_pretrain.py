@@ -90,6 +90,57 @@ def test_resuming_is_exact(store, tmp_path):
     assert losses[0] == losses[1]
 
 
+GROWING = ("depths=[[0,1],[0.5,2]]", "lengths=[[0,32],[0.75,64]]", "order_from=0.25")
+
+
+def test_depth_length_and_order_change_along_the_way(store, tmp_path):
+    """Twelve steps: depth 1 then 2 from the seventh, longer from the tenth, order from the fourth."""
+    said: list[str] = []
+    result = pretrain(settings(store, tmp_path / "run", recipe=GROWING), said.append)
+    assert result.held_out["depth"] == 2 and "order_accuracy" in result.held_out
+    rows = read_metrics(tmp_path / "run")
+    depths = {row["step"]: row["depth"] for row in rows if row.get("split") == "held_out"}
+    assert depths[min(depths)] == 1 and depths[12] == 2
+    for row in rows:
+        if "rate" in row and row["step"] <= 3:
+            assert row["loss"] == row["mlm_loss"]  # the order loss is seen, and does not count
+        if row["step"] == 12 and "rate" in row:
+            assert row["loss"] == pytest.approx(row["mlm_loss"] + row["order_loss"])
+
+
+def test_a_last_stage_below_full_depth_is_scored_at_both(store, tmp_path):
+    result = pretrain(settings(store, tmp_path / "run", recipe=("depths=[[0,0.5]]",)), quiet)
+    assert result.held_out["depth"] == 2
+    assert result.held_out["mlm_loss"] != result.held_out["depth_1_mlm_loss"]
+    assert "held_out_depth_1_mlm_loss" in json.loads((tmp_path / "run" / "run.json").read_text())["result"]
+
+
+def test_growing_runs_resume_exactly(store, tmp_path):
+    pretrain(settings(store, tmp_path / "whole", recipe=GROWING), quiet)
+    pretrain(settings(store, tmp_path / "parts", recipe=GROWING, save_steps=5), quiet)
+    shutil.rmtree(saved_states(tmp_path / "parts")[-1].folder)
+    pretrain(settings(store, tmp_path / "parts", recipe=GROWING, save_steps=5, resume=True), quiet)
+    for name, tensor in weights(tmp_path / "whole").items():
+        assert torch.equal(tensor, weights(tmp_path / "parts")[name]), name
+
+
+def test_a_stage_that_raises_the_loss_is_no_divergence(store, tmp_path):
+    """The order loss, coming in late at ten times its weight, is not taken for an explosion."""
+    late = ("order_from=0.5", "rate=0.01", "batch_tokens=[[0,512]]")
+    result = pretrain(settings(store, tmp_path / "run", recipe=late, bound=Bound(steps=120)), quiet)
+    assert result.status == "finished" and not any("went back" in note for note in result.notes)
+
+
+def test_held_out_text_is_masked_plainly_whatever_the_run_does(store, tmp_path):
+    runs = (("masking=ngram",), ("masking=plain", "mask_rate=0.3"), ("masking=ngram", "eval_masking=ngram"))
+    found = []
+    for number, recipe in enumerate(runs):
+        still = (*recipe, "rate=1e-12")  # nothing is learnt: the same network is scored
+        found.append(pretrain(settings(store, tmp_path / str(number), recipe=still, bound=Bound(steps=1)), quiet))
+    scores = [result.held_out["mlm_loss"] for result in found]
+    assert scores[0] == pytest.approx(scores[1], rel=1e-6) and abs(scores[0] - scores[2]) > 1e-6
+
+
 COMMAND = ["pretrain", "albert-tiny", *WORDS, *RECIPE, "--steps", "30", "--save-every", "3", "--device", "cpu"]
 
 

@@ -26,8 +26,7 @@ from litebert.corpus.rows import Batch
 from litebert.corpus.store import Store
 from litebert.errors import InputError
 from litebert.nn.network import Network, pretraining_network
-from litebert.pretrain.objective import IGNORED, Pretraining
-from litebert.pretrain.run import LOGIT_CHUNK
+from litebert.pretrain.objective import IGNORED, LOGIT_CHUNK, Pretraining
 from litebert.pretrain.utilisation import batch_flops, product_rate
 from litebert.train import parallel, precision
 from litebert.train.objective import Learner

@@ -6,6 +6,8 @@ from typing import cast
 
 from litebert.durations import parse_duration
 from litebert.errors import InputError
+from litebert.nn.families import preset_config
+from litebert.pretrain.depths import without_growth
 from litebert.pretrain.recipe import RECIPE_FIELDS, read_recipe
 from litebert.pretrain.run import PretrainSettings
 from litebert.train.settings import Bound, Precision
@@ -37,6 +39,9 @@ def settings_from(
     """Settings, checked; fields of the recipe and of the model may stand side by side among ``words``."""
     for_recipe = [word for word in words if word.partition("=")[0] in RECIPE_FIELDS]
     chosen = read_recipe(recipe, for_recipe)
+    if chosen.depths and not any(word.startswith("depths=") for word in for_recipe):
+        others = [word for word in words if word not in for_recipe]
+        chosen = without_growth(chosen, preset_config(preset, (*chosen.model, *others)))
     if precision not in (None, "bf16", "fp16", "fp32"):
         raise InputError(f"--precision is '{precision}' but must be bf16, fp16 or fp32")
     if budget is None and steps is None and tokens is None:

@@ -3,7 +3,7 @@
 T tokens, S sequences, M masked positions, V vocabulary. A label of -100 counts for nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -16,14 +16,19 @@ from litebert.nn.network import Network
 from litebert.train.objective import Part
 
 IGNORED = -100
+LOGIT_CHUNK = 4096  # masked positions whose logits are held at once outside a compiled graph
 
 
 class Pretraining:
-    """Masked LM, and order where the network has a head for it. ``chunk`` bounds the logits held at once."""
+    """Masked LM, and order where the network has a head for it, after ``depth`` layers (None: all of them).
 
-    def __init__(self, longest: int, chunk: int = 0) -> None:
+    ``chunk`` bounds the logits held at once.
+    """
+
+    def __init__(self, longest: int, chunk: int = 0, depth: int | None = None) -> None:
         self.longest = longest
         self.chunk = chunk
+        self.depth = depth
 
     def counts(self, batch: Batch) -> dict[str, int]:
         return {"mlm": batch.num_masked, "order": int((batch.order_labels != IGNORED).sum())}
@@ -49,7 +54,11 @@ class Pretraining:
 
     def parts(self, network: Network, tensors: Mapping[str, Tensor]) -> dict[str, Part]:
         layout = Layout(tensors["starts"], tensors["positions"], self.longest)
-        states = network.encoder(tensors["ids"], layout, tensors["segments"])
+        states = network.encoder(tensors["ids"], layout, tensors["segments"], depth=self.depth)
+        return self.heads(network, states, layout, tensors)
+
+    def heads(self, network: Network, states: Tensor, layout: Layout, tensors: Mapping[str, Tensor]) -> dict[str, Part]:
+        """What the heads lose on the states of some depth."""
         parts = {"mlm": self._masked_lm(network, states, tensors["mask_positions"], tensors["mask_targets"])}
         if "order" in network.heads:
             logits = network.heads["order"](network.pooled(states, layout)).float()
@@ -70,6 +79,30 @@ class Pretraining:
             for places, wanted in zip(positions.split(self.chunk), targets.split(self.chunk), strict=True)
         ]
         return Part(torch.stack([loss for loss, _ in sums]).sum(), torch.stack([right for _, right in sums]).sum())
+
+
+class AtDepths:
+    """The losses at several depths out of one pass, for scoring; a part is named after its depth: ``depth_3_mlm``."""
+
+    def __init__(self, longest: int, chunk: int, depths: Sequence[int]) -> None:
+        self.inner = Pretraining(longest, chunk)
+        self.depths = tuple(depths)
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        counts = self.inner.counts(batch)
+        return {f"depth_{depth}_{name}": count for depth in self.depths for name, count in counts.items()}
+
+    def tensors(self, batch: Batch, device: torch.device) -> dict[str, Tensor]:
+        return self.inner.tensors(batch, device)
+
+    def parts(self, network: Network, tensors: Mapping[str, Tensor]) -> dict[str, Part]:
+        layout = Layout(tensors["starts"], tensors["positions"], self.inner.longest)
+        states = network.encoder.states(tensors["ids"], layout, tensors["segments"], depth=max(self.depths))
+        return {
+            f"depth_{depth}_{name}": part
+            for depth in self.depths
+            for name, part in self.inner.heads(network, states[depth], layout, tensors).items()
+        }
 
 
 def _sums(logits: Tensor, labels: Tensor) -> Part:

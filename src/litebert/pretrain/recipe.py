@@ -18,7 +18,10 @@ class Recipe:
     order: Literal["sop", "nsp", "none"] = "sop"
     masking: Literal["ngram", "whole-word", "plain"] = "ngram"
     mask_rate: float = 0.15
+    eval_masking: Literal["ngram", "whole-word", "plain"] = "plain"  # of held-out text, always at 15%
+    order_from: float = 0.0  # share of the run from which the order loss counts
     lengths: tuple[tuple[float, int], ...] = ((0.0, 512),)
+    depths: tuple[tuple[float, int | float], ...] = ()  # layers (3) or a share of them (0.25); empty: always all
     batch_tokens: tuple[tuple[float, int], ...] = ((0.0, 65_536),)
     micro_tokens: int = 0  # of one forward pass; 0: what suits the device
     optimiser: OptimiserName = "adamw"
@@ -34,6 +37,12 @@ class Recipe:
     schedule: ScheduleKind = "linear"
     warmup: float = 0.025
     end: float = 0.0
+    initial_output_scale: float | Literal["depth"] = 1.0  # of the matrices that write to the residual stream
+    initial_unigram_bias: bool = False  # the masked-LM bias begins with the frequencies of words
+    initial_positions: Literal["random", "sinusoid"] = "random"
+    initial_position_std: float | None = None
+    initial_embedding_std: float | None = None  # of the token table
+    initial_projection_std: float | None = None  # of the map from the embedding width to the width
     steps: int | None = None  # the recipe's own length, where no budget is given
     model: tuple[str, ...] = ()  # fields of the preset that the recipe changes, such as dropout=0
 
@@ -42,6 +51,17 @@ class Recipe:
         check_stages("batch_tokens", self.batch_tokens)
         if not 0 < self.mask_rate < 1:
             raise InputError(f"mask_rate is {self.mask_rate} but must lie between 0 and 1, such as 0.15")
+        if not 0 <= self.order_from < 1:
+            raise InputError(f"order_from is {self.order_from} but must be a share of the run, from 0 to below 1")
+        if self.depths:
+            check_stages("depths", self.depths)
+        for _, depth in self.depths:
+            if depth <= 0 or (isinstance(depth, float) and depth > 1):
+                raise InputError(f"depths has {depth} but must have layers such as 3, or shares of all such as 0.25")
+        for name in ("output_scale", "position_std", "embedding_std", "projection_std"):
+            value = getattr(self, f"initial_{name}")
+            if isinstance(value, float) and value <= 0:
+                raise InputError(f"initial_{name} is {value} but must be above 0")
 
     def optimiser_settings(self) -> OptimiserSettings:
         """The optimiser, its rate fitted to the batch."""

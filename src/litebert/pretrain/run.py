@@ -17,8 +17,11 @@ from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
 from litebert.nn.families import preset_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
+from litebert.pretrain.depths import depth_stages
 from litebert.pretrain.fits import check_memory
-from litebert.pretrain.objective import Pretraining
+from litebert.pretrain.held_out import HELD_OUT_RATE, HeldOut, scored_depths
+from litebert.pretrain.initial import set_initial_values
+from litebert.pretrain.objective import LOGIT_CHUNK, Pretraining
 from litebert.pretrain.recipe import Recipe
 from litebert.pretrain.utilisation import batch_flops, product_rate
 from litebert.pretrain.warm_start import warm_start
@@ -29,11 +32,11 @@ from litebert.train.loop import Loop, Result, Stage, Sums
 from litebert.train.parallel import Ranks
 from litebert.train.persistence import Saver
 from litebert.train.precision import default_precision
+from litebert.train.schedules import stage as stage_value
 from litebert.train.settings import Bound, Precision, TrainSettings
 from litebert.train.watch import Watch
 
 MODEL = "model"  # the folder inside a run that holds the model
-LOGIT_CHUNK = 4096  # masked positions whose logits are held at once outside a compiled graph
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +91,8 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, say: Callable[[str], Non
     network = Network(config).to(ranks.device)
     if settings.source:
         say(warm_start(network, load_model(settings.source).network))
+    else:
+        set_initial_values(network, settings.recipe, store)
     if "order" not in network.heads and network.pooler is not None:
         network.pooler.requires_grad_(False)  # nothing reads it
     unigram = unigram_entropy(store)
@@ -105,7 +110,16 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, say: Callable[[str], Non
         say = watch.say
     saver = Saver(settings.out, train.keep, _facts(settings, store, config.encoder, train))
     held_out = _held_out(settings, store, train, ranks)
-    loop = Loop(network, stages, train, ranks, saver=saver, watch=watch, evaluate=held_out, say=say)
+
+    def evaluate(sums: Sums) -> Mapping[str, float]:
+        assert held_out is not None
+        objective = loop.learner.objective
+        assert isinstance(objective, Pretraining) and objective.depth is not None
+        last = objective is stages[-1].objective
+        return held_out.score(sums, scored_depths(objective.depth, config.encoder.num_layers, last))
+
+    scorer = None if held_out is None else evaluate
+    loop = Loop(network, stages, train, ranks, saver=saver, watch=watch, evaluate=scorer, say=say)
     loop.unigram, loop.peak = unigram, peak
     if settings.resume and not saver.restore(loop):
         raise InputError(f"{settings.out} holds no saved state to resume; leave --resume out to begin")
@@ -177,46 +191,36 @@ def _batch_settings(settings: PretrainSettings, train: TrainSettings, length: in
 
 
 def _stages(settings: PretrainSettings, store: Store, train: TrainSettings, encoder: EncoderConfig) -> list[Stage]:
-    chunk = 0 if train.compiled else LOGIT_CHUNK
-    return [
-        Stage(
-            name=f"length {length} from {begin:g}",
-            begin=begin,
-            source=Batches(store, "train", _batch_settings(settings, train, length)),
-            objective=Pretraining(length, chunk),
-            flops=partial(batch_flops, encoder),
+    """Spans of the run in which length, depth and the weight of the order loss stay the same."""
+    recipe, chunk = settings.recipe, 0 if train.compiled else LOGIT_CHUNK
+    depths = depth_stages(recipe, encoder)
+    sources = {
+        begin: Batches(store, "train", _batch_settings(settings, train, length)) for begin, length in recipe.lengths
+    }
+    stages = []
+    for begin in sorted({begin for begin, _ in (*recipe.lengths, *depths)} | {recipe.order_from}):
+        length_begin, length = [pair for pair in recipe.lengths if pair[0] <= begin][-1]
+        depth = stage_value(begin, depths)
+        stages.append(
+            Stage(
+                name=f"length {length} from {length_begin:g}",
+                begin=begin,
+                source=sources[length_begin],
+                objective=Pretraining(length, chunk, depth),
+                flops=partial(batch_flops, encoder, depth=depth),
+                weights={"order": 0.0} if begin < recipe.order_from else {},
+            )
         )
-        for begin, length in settings.recipe.lengths
-    ]
+    return stages
 
 
-def _held_out(
-    settings: PretrainSettings, store: Store, train: TrainSettings, ranks: Ranks
-) -> Callable[[Sums], Mapping[str, float]] | None:
-    """A function that scores a run on the first held-out batches, always the same ones at 15% masking."""
+def _held_out(settings: PretrainSettings, store: Store, train: TrainSettings, ranks: Ranks) -> HeldOut | None:
+    """Held-out batches, always the same ones at 15% masking, whatever the run itself trains on."""
     if not store.split("held_out").num_tokens or not settings.held_out_batches:
         return None
     length = settings.recipe.lengths[-1][1]
-    plain = replace(_batch_settings(settings, train, length), rate=0.15)
-    batches, objective = Batches(store, "held_out", plain), Pretraining(length, LOGIT_CHUNK)
-    count = min(settings.held_out_batches, batches.len(0))
-
-    def score(sums: Sums) -> dict[str, float]:
-        totals: dict[str, list[float]] = {"mlm": [0.0] * 3, "order": [0.0] * 3}
-        for index in range(ranks.rank, count, ranks.world):
-            batch = batches.batch(0, index)
-            for name, (loss, right) in sums(objective, objective.tensors(batch, ranks.device)).items():
-                found = (float(loss), float(right), float(objective.counts(batch)[name]))
-                totals[name] = [a + b for a, b in zip(totals[name], found, strict=True)]
-        figures: dict[str, float] = {"loss": 0.0}
-        for name, mine in totals.items():
-            lost, hits, items = ranks.total(mine)
-            if items:
-                figures |= {f"{name}_loss": lost / items, f"{name}_accuracy": hits / items}
-                figures["loss"] += lost / items
-        return figures
-
-    return score
+    chosen = replace(_batch_settings(settings, train, length), rate=HELD_OUT_RATE, masking=settings.recipe.eval_masking)
+    return HeldOut(Batches(store, "held_out", chosen), settings.held_out_batches, ranks)
 
 
 def _facts(settings: PretrainSettings, store: Store, encoder: EncoderConfig, train: TrainSettings) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """How much of the hardware a run makes use of: the arithmetic of real tokens against a matrix product measured here."""
 
+import dataclasses
 import time
 
 import numpy as np
@@ -15,8 +16,10 @@ SIZES = {"cuda": 8192, "cpu": 1024}
 SECONDS = {"cuda": 0.5, "cpu": 0.2}  # a share of the peak is wanted, not a third digit of it
 
 
-def batch_flops(config: EncoderConfig, batch: Batch) -> float:
+def batch_flops(config: EncoderConfig, batch: Batch, depth: int | None = None) -> float:
     """Arithmetic of one training step on a batch as plan counts it, at the real lengths; padding counts nothing."""
+    if depth is not None and depth != config.num_layers:
+        config = dataclasses.replace(config, num_layers=depth, num_groups=1, layers_per_group=1, custom_plan=())
     lengths = np.diff(batch.starts[: batch.num_sequences + 1]).astype(np.float64)
     # Scores grow with the length of the sequence a token is in, so the mean over tokens is what counts.
     length = round(float((lengths**2).sum() / max(batch.num_tokens, 1)))

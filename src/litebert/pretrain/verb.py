@@ -70,7 +70,8 @@ def pretrain(
         result = run(settings, lambda sentence: typer.echo(sentence, err=True))
         if os.environ.get("RANK", "0") != "0":
             return  # under torchrun the first one speaks for all
-        figures = ", ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in result.held_out.items())
+        scored = [(name, value) for name, value in result.held_out.items() if name != "depth"]
+        figures = ", ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in scored)
         typer.echo(f"{result.status} after {result.step:,} steps; held out: {figures or 'nothing'}")
         if not dry_run:
             typer.echo(f"the model is in {out / 'model'}")

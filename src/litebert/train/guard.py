@@ -147,9 +147,17 @@ def unigram_entropy(store: Store, *, most: int = 100_000_000) -> float:
     judge = held_out if held_out.any() else trained
     if not judge.any():
         raise InputError(f"{store.folder} has no text; build the store again from more")
-    words = store.vocab_size - len(special)
-    surprise = math.log(int(trained.sum()) + words) - np.log(trained + 1.0)
-    return float(judge @ surprise) / int(judge.sum())
+    return -float(judge @ _log_frequencies(trained, len(special))) / int(judge.sum())
+
+
+def log_frequencies(store: Store, *, most: int = 100_000_000) -> npt.NDArray[np.float64]:
+    """The logarithm of each id's share of the training text (add-one; special tokens as if never seen)."""
+    special = sorted(set(store.special_ids.values()))
+    return _log_frequencies(_counts(store.split("train"), store.vocab_size, special, most), len(special))
+
+
+def _log_frequencies(counts: npt.NDArray[np.int64], num_special: int) -> npt.NDArray[np.float64]:
+    return np.log(counts + 1.0) - math.log(int(counts.sum()) + len(counts) - num_special)
 
 
 def _counts(split: Split, vocab_size: int, special: list[int], most: int) -> npt.NDArray[np.int64]:

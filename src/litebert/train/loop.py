@@ -19,7 +19,7 @@ from litebert.resident import return_large_blocks
 from litebert.runs import Status
 from litebert.train import parallel, precision
 from litebert.train.guard import Guard
-from litebert.train.objective import Learner, Objective, Position, Source
+from litebert.train.objective import Learner, Objective, Position, Source, allow_graphs
 from litebert.train.optimisers import build_optimiser
 from litebert.train.parallel import Ranks
 from litebert.train.persistence import Saver
@@ -44,18 +44,20 @@ class Place:
     lead: float = 0.0  # of those, what passed before the first step was done (compiling): no part of the schedule
     rate_scale: float = 1.0  # lowered by rollbacks
     rollbacks: int = 0
-    positions: dict[str, Position] = field(default_factory=dict)  # of the stream of each stage
+    positions: dict[str, Position] = field(default_factory=dict)  # of each stream of batches, by its stages' name
+    stage: int = 0  # of the losses that the guard was told of last
 
 
 @dataclass(frozen=True)
 class Stage:
     """A source of micro-batches and how to learn from them, from some progress on (a sequence length, say)."""
 
-    name: str
+    name: str  # of its stream: stages of one name and source go on with the same batches
     begin: float  # progress at which this stage begins
     source: Source
     objective: Objective
     flops: Callable[[Any], float] | None = None  # arithmetic of a step on one micro-batch
+    weights: Mapping[str, float] = field(default_factory=dict)  # of parts of the loss that differ from the settings'
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ class _Pending:
     """What a step lost, still on the device."""
 
     step: int
+    stage: Stage
     counts: Mapping[str, float]
     sums: Mapping[str, Tensor]  # loss and right, of each part
     norm: Tensor
@@ -102,6 +105,7 @@ class Loop:
         # One module is spread over the ranks; the stages' objectives take turns in it.
         self.learner: Learner = Learner(network, self.stages[0].objective)
         if settings.compiled:
+            allow_graphs(len(self.stages))
             self.learner.compile()
         self.spread = parallel.spread(self.learner, network, ranks, settings.sharded)
         if settings.recorded and ranks.world == 1:
@@ -136,16 +140,17 @@ class Loop:
             while True:
                 self.place.seconds = time.monotonic() - started
                 progress, stopping, may_score = self._agree(reserve, bool(stop))
+                current = max((s for s in self.stages if s.begin <= progress), key=lambda s: s.begin)
+                self.learner.objective = current.objective
                 if progress >= 1.0 or stopping or self.enough:
                     status = "stopped" if stopping and progress < 1.0 and not self.enough else "finished"
                     break
-                current = max((s for s in self.stages if s.begin <= progress), key=lambda s: s.begin)
+                trouble = None
                 if stage is not current:
-                    stage = current
-                    stream = self._stream(stage)
-                    self.learner.objective = stage.objective
+                    trouble = self._flush()  # figures of two stages do not mix
+                    stage, stream = current, self._stream(current)
                 assert stream is not None
-                trouble = self._step(stage, stream, progress)
+                trouble = trouble or self._step(stage, stream, progress)
                 if not warm:  # the first step of a process compiles
                     warm = True
                     if self.ranks.device.type == "cuda":
@@ -219,7 +224,7 @@ class Loop:
                 parts = self.spread(stage.objective.tensors(batch, device))
                 # Data parallelism averages gradients over ranks, where we want their sum.
                 loss = self.ranks.world * sum(
-                    self.weights.get(name, 1.0) * part / max(counts[name], 1.0) for name, (part, _) in parts.items()
+                    self._weight(stage, name) * part / max(counts[name], 1.0) for name, (part, _) in parts.items()
                 )
                 self.scaler.scale(loss).backward()
             for name, (part, right) in parts.items():
@@ -229,9 +234,8 @@ class Loop:
         self.place.tokens += int(tokens)
         position = self.place.positions[stage.name]
         self.place.positions[stage.name] = stage.source.advance(position, count)
-        self.pending.append(
-            _Pending(self.place.step, counts, {name: torch.stack(parts).sum(0) for name, parts in sums.items()}, norm)
-        )
+        summed = {name: torch.stack(parts).sum(0) for name, parts in sums.items()}
+        self.pending.append(_Pending(self.place.step, stage, counts, summed, norm))
         self.waited += waited
         if stage.flops and self.peak:
             self.flops += sum(map(stage.flops, batches))
@@ -248,6 +252,7 @@ class Loop:
         trouble = None
         rows = []
         for step, numbers, norm in zip(self.pending, table, norms, strict=True):
+            self._begin_stage(step.stage)
             numbers = self.ranks.total(numbers)
             row: dict[str, float] = {}
             for place, name in enumerate(names):
@@ -255,7 +260,7 @@ class Loop:
                 row[f"{name}_loss"] = numbers[2 * place] / count
                 if not math.isnan(numbers[2 * place + 1]):  # there is no right or wrong in regression
                     row[f"{name}_accuracy"] = numbers[2 * place + 1] / count
-            row["loss"] = sum(self.weights.get(name, 1.0) * row[f"{name}_loss"] for name in names)
+            row["loss"] = sum(self._weight(step.stage, name) * row[f"{name}_loss"] for name in names)
             row["gradient_norm"] = norm
             skipped = self.scaler.is_enabled() and not math.isfinite(norm)  # by loss scaling, which is no divergence
             trouble = trouble or self.guard.observe(step.step, row["loss"], None if skipped else norm)
@@ -265,6 +270,17 @@ class Loop:
         self.pending.clear()
         self._show(rows)
         return trouble
+
+    def _weight(self, stage: Stage, name: str) -> float:
+        """What a part of the loss counts for."""
+        return stage.weights.get(name, self.weights.get(name, 1.0))
+
+    def _begin_stage(self, stage: Stage) -> None:
+        """Where a stage begins the loss may jump, which is no divergence."""
+        number = self.stages.index(stage)
+        if number != self.place.stage:
+            self.place.stage = number
+            self.guard.reset()
 
     def _say_if_stuck(self, row: Mapping[str, float]) -> None:
         if self.unigram is None or "mlm_loss" not in row:

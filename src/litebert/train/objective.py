@@ -53,3 +53,9 @@ class Learner(nn.Module):
 
     def forward(self, tensors: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
         return {name: (part.loss, part.right) for name, part in self.objective.parts(self.network, tensors).items()}
+
+
+def allow_graphs(stages: int) -> None:
+    """Room for a compiled graph of every stage; beyond its limit torch would go on uncompiled, and slowly."""
+    config = torch._dynamo.config
+    config.recompile_limit = max(config.recompile_limit, 2 * stages + 6)

@@ -77,7 +77,7 @@ class Saver:
             loop.scaler.load_state_dict(state["scaler"])
         loop.guard.load_state_dict(state["guard"])
         place = state["place"]
-        for name in ("step", "tokens", "seconds", "lead", "rate_scale", "rollbacks"):
+        for name in ("step", "tokens", "seconds", "lead", "rate_scale", "rollbacks", "stage"):
             setattr(loop.place, name, place[name])
         loop.place.positions = {name: (epoch, index) for name, (epoch, index) in place["positions"].items()}
         loop.shown_tokens = loop.place.tokens

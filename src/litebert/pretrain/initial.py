@@ -1,0 +1,84 @@
+"""Initial values of a fresh network that a recipe may choose. They are values only: the architecture stays as it is.
+
+A choice is a function of the network, the recipe and the store that changes weights in place and stands in ``CHOICES``;
+one that is not asked for does nothing. None draws random numbers, so a choice leaves all other weights as they were.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from litebert.corpus.store import Store
+from litebert.nn.blocks import AttentionBlock, FeedForwardBlock
+from litebert.nn.network import Network
+from litebert.pretrain.recipe import Recipe
+from litebert.train.guard import log_frequencies
+
+Choice = Callable[[Network, Recipe, Store], None]
+
+
+@torch.no_grad()
+def set_initial_values(network: Network, recipe: Recipe, store: Store) -> None:
+    """Apply every choice of the recipe."""
+    for choice in CHOICES:
+        choice(network, recipe, store)
+
+
+def scale_outputs(network: Network, recipe: Recipe, _store: Store) -> None:
+    """Scale the matrices that write to the residual stream; ``depth``: by 1 / sqrt(2 L), one for each of 2 L writes."""
+    scale = recipe.initial_output_scale
+    if isinstance(scale, str):
+        scale = 1 / math.sqrt(2 * network.config.encoder.num_layers)
+    for block in (*network.encoder.attention, *network.encoder.feed_forward):
+        if isinstance(block, AttentionBlock):
+            block.out.weight.mul_(scale)
+        elif isinstance(block, FeedForwardBlock):
+            block.down.weight.mul_(scale)
+
+
+def bias_to_frequencies(network: Network, recipe: Recipe, store: Store) -> None:
+    """The masked-LM head begins at what it would learn first: how frequent words are."""
+    if recipe.initial_unigram_bias:
+        bias = network.heads["masked_lm"].bias
+        assert isinstance(bias, Tensor)
+        bias.copy_(torch.from_numpy(log_frequencies(store)))
+
+
+def set_positions(network: Network, recipe: Recipe, _store: Store) -> None:
+    """Position vectors that begin as waves (near ones alike), or random ones, of a given size."""
+    table, std = network.encoder.embeddings.position, recipe.initial_position_std
+    if table is None:
+        return
+    if recipe.initial_positions == "sinusoid":
+        offset = network.config.encoder.position_offset
+        values = waves(table.num_embeddings - offset, table.embedding_dim)
+        size = values.square().mean().sqrt()
+        table.weight[offset:].copy_(values / size * (std or network.config.encoder.initial_std))
+    elif std:
+        _resize(table, std)
+
+
+def set_embedding_size(network: Network, recipe: Recipe, _store: Store) -> None:
+    """The token table and the projection, drawn as before, of another standard deviation."""
+    embeddings = network.encoder.embeddings
+    if recipe.initial_embedding_std:
+        _resize(embeddings.token, recipe.initial_embedding_std)
+    if recipe.initial_projection_std and embeddings.projection is not None:
+        _resize(embeddings.projection, recipe.initial_projection_std)
+
+
+CHOICES: tuple[Choice, ...] = (scale_outputs, bias_to_frequencies, set_positions, set_embedding_size)
+
+
+def waves(length: int, width: int) -> Tensor:
+    """Sines and cosines (length, width) of wavelengths from 2 pi to 10,000 times that."""
+    frequencies = torch.exp(torch.arange(0, width, 2) * (-math.log(10_000.0) / width))
+    angles = torch.arange(length)[:, None] * frequencies
+    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)[:, :width]
+
+
+def _resize(module: nn.Embedding | nn.Linear, std: float) -> None:
+    """Scale weights to a standard deviation."""
+    module.weight.mul_(std / module.weight.std())
