@@ -60,7 +60,11 @@ class Network(nn.Module):
 
     def masked_lm(self, states: Tensor, positions: Tensor) -> Tensor:
         """Vocabulary logits (P, V) at the given flat positions only."""
-        return cast(Tensor, self.heads["masked_lm"](states[positions], self.encoder.embeddings.token.weight))
+        return self.masked_lm_at(states[positions])
+
+    def masked_lm_at(self, states: Tensor) -> Tensor:
+        """Vocabulary logits (P, V) of states (P, H) that were picked before."""
+        return cast(Tensor, self.heads["masked_lm"](states, self.encoder.embeddings.token.weight))
 
 
 def _head(name: HeadName, config: NetworkConfig) -> nn.Module:

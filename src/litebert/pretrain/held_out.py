@@ -13,11 +13,13 @@ from litebert.train.parallel import Ranks
 HELD_OUT_RATE = 0.15
 
 
-def scored_depths(in_force: int, full: int, last: bool) -> tuple[int, ...]:
-    """The depths to score, that of the plain figures first: the one in force, in the last stage the full one."""
-    if not last:
-        return (in_force,)
-    return (full, in_force) if in_force != full else (full,)
+def scored_depths(in_force: int, full: int, last: bool, others: Sequence[int] = ()) -> tuple[int, ...]:
+    """The depths to score, that of the plain figures first: the one in force, in the last stage the full one.
+
+    ``others`` are of interest, too, once they are not deeper than what is trained.
+    """
+    plain = full if last else in_force
+    return (plain, *sorted({depth for depth in (in_force, *others) if depth < plain}))
 
 
 class HeldOut:

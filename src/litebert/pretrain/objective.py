@@ -61,15 +61,14 @@ class Pretraining:
         """What the heads lose on the states of some depth."""
         parts = {"mlm": self._masked_lm(network, states, tensors["mask_positions"], tensors["mask_targets"])}
         if "order" in network.heads:
-            logits = network.heads["order"](network.pooled(states, layout)).float()
-            parts["order"] = _sums(logits, tensors["order_labels"])
+            parts["order"] = order_sums(network, states, layout, tensors["order_labels"])
         return parts
 
     def _masked_lm(self, network: Network, states: Tensor, positions: Tensor, targets: Tensor) -> Part:
         """The sums over all masked positions, in chunks whose logits are made again in the backward pass."""
 
         def some(states: Tensor, places: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-            part = _sums(network.masked_lm(states, places).float(), wanted)
+            part = part_sums(network.masked_lm(states, places).float(), wanted)
             return part.loss, part.right
 
         if not self.chunk or positions.shape[0] <= self.chunk:
@@ -105,6 +104,12 @@ class AtDepths:
         }
 
 
-def _sums(logits: Tensor, labels: Tensor) -> Part:
+def order_sums(network: Network, states: Tensor, layout: Layout, labels: Tensor) -> Part:
+    """What the order head loses on the pooled tokens."""
+    return part_sums(network.heads["order"](network.pooled(states, layout)).float(), labels)
+
+
+def part_sums(logits: Tensor, labels: Tensor) -> Part:
+    """Cross entropy and hits over the labels that count."""
     loss = F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum")
     return Part(loss, (logits.detach().argmax(-1) == labels).sum())

@@ -22,6 +22,7 @@ class Recipe:
     order_from: float = 0.0  # share of the run from which the order loss counts
     lengths: tuple[tuple[float, int], ...] = ((0.0, 512),)
     depths: tuple[tuple[float, int | float], ...] = ()  # layers (3) or a share of them (0.25); empty: always all
+    elastic: bool = False  # every step also trains a random shallower depth
     batch_tokens: tuple[tuple[float, int], ...] = ((0.0, 65_536),)
     micro_tokens: int = 0  # of one forward pass; 0: what suits the device
     optimiser: OptimiserName = "adamw"

@@ -18,6 +18,7 @@ from litebert.nn.config import EncoderConfig
 from litebert.nn.families import preset_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
 from litebert.pretrain.depths import depth_stages
+from litebert.pretrain.elastic import EVERY, WEIGHTS, Elastic, quarters, shallower_depths
 from litebert.pretrain.fits import check_memory
 from litebert.pretrain.held_out import HELD_OUT_RATE, HeldOut, scored_depths
 from litebert.pretrain.initial import set_initial_values
@@ -114,9 +115,10 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, say: Callable[[str], Non
     def evaluate(sums: Sums) -> Mapping[str, float]:
         assert held_out is not None
         objective = loop.learner.objective
-        assert isinstance(objective, Pretraining) and objective.depth is not None
-        last = objective is stages[-1].objective
-        return held_out.score(sums, scored_depths(objective.depth, config.encoder.num_layers, last))
+        assert isinstance(objective, Pretraining | Elastic) and objective.depth is not None
+        layers, last = config.encoder.num_layers, objective is stages[-1].objective
+        others = quarters(layers) if settings.recipe.elastic else ()
+        return held_out.score(sums, scored_depths(objective.depth, layers, last, others))
 
     scorer = None if held_out is None else evaluate
     loop = Loop(network, stages, train, ranks, saver=saver, watch=watch, evaluate=scorer, say=say)
@@ -201,14 +203,17 @@ def _stages(settings: PretrainSettings, store: Store, train: TrainSettings, enco
     for begin in sorted({begin for begin, _ in (*recipe.lengths, *depths)} | {recipe.order_from}):
         length_begin, length = [pair for pair in recipe.lengths if pair[0] <= begin][-1]
         depth = stage_value(begin, depths)
+        plain = Pretraining(length, chunk, depth)
+        shallower = shallower_depths(depth, encoder.num_layers) if recipe.elastic else ()
+        late = ("order", "shallow_order") if begin < recipe.order_from else ()
         stages.append(
             Stage(
                 name=f"length {length} from {length_begin:g}",
                 begin=begin,
                 source=sources[length_begin],
-                objective=Pretraining(length, chunk, depth),
-                flops=partial(batch_flops, encoder, depth=depth),
-                weights={"order": 0.0} if begin < recipe.order_from else {},
+                objective=Elastic(plain, shallower, settings.seed) if shallower else plain,
+                flops=partial(batch_flops, encoder, depth=depth, heads=1 + bool(shallower) / EVERY),
+                weights={**WEIGHTS, **dict.fromkeys(late, 0.0)},
             )
         )
     return stages

@@ -16,14 +16,19 @@ SIZES = {"cuda": 8192, "cpu": 1024}
 SECONDS = {"cuda": 0.5, "cpu": 0.2}  # a share of the peak is wanted, not a third digit of it
 
 
-def batch_flops(config: EncoderConfig, batch: Batch, depth: int | None = None) -> float:
-    """Arithmetic of one training step on a batch as plan counts it, at the real lengths; padding counts nothing."""
+def batch_flops(config: EncoderConfig, batch: Batch, depth: int | None = None, heads: float = 1.0) -> float:
+    """Arithmetic of one training step on a batch as plan counts it, at the real lengths; padding counts nothing.
+
+    ``heads`` is how often the masked-LM head runs at each masked position.
+    """
     if depth is not None and depth != config.num_layers:
         config = dataclasses.replace(config, num_layers=depth, num_groups=1, layers_per_group=1, custom_plan=())
     lengths = np.diff(batch.starts[: batch.num_sequences + 1]).astype(np.float64)
     # Scores grow with the length of the sequence a token is in, so the mean over tokens is what counts.
     length = round(float((lengths**2).sum() / max(batch.num_tokens, 1)))
-    return batch.num_tokens * flops_per_token(config, length, "finetune") + 3 * batch.num_masked * head_flops(config)
+    return batch.num_tokens * flops_per_token(config, length, "finetune") + 3 * heads * batch.num_masked * head_flops(
+        config
+    )
 
 
 def product_rate(device: torch.device, precision: Precision) -> float:
