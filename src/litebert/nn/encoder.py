@@ -3,6 +3,8 @@
 T tokens, S sequences, N longest, H width.
 """
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -34,20 +36,14 @@ class Encoder(nn.Module):
     ) -> Tensor:
         """(T) ids to the states (T, H) after ``depth`` layers, all of them unless said otherwise."""
         x = self.embeddings(ids, layout, segments)
-        relations = self._relations(layout, segments, x.dtype)
-        for index in range(self._check_depth(depth)):
-            x = self._layer(index, x, layout, relations)
-        return x
+        return self._states(x, layout, self._relations(layout, segments, x.dtype), self._check_depth(depth), False)[-1]
 
     def states(
         self, ids: Tensor, layout: Layout, segments: Tensor | None = None, *, depth: int | None = None
     ) -> list[Tensor]:
         """The states (T, H) at every depth, the embeddings first."""
-        states = [self.embeddings(ids, layout, segments)]
-        relations = self._relations(layout, segments, states[0].dtype)
-        for index in range(self._check_depth(depth)):
-            states.append(self._layer(index, states[-1], layout, relations))
-        return states
+        x = self.embeddings(ids, layout, segments)
+        return self._states(x, layout, self._relations(layout, segments, x.dtype), self._check_depth(depth), True)
 
     def two_streams(
         self, ids: Tensor, layout: Layout, ranks: Tensor, segments: Tensor | None = None, *, depth: int | None = None
@@ -73,15 +69,28 @@ class Encoder(nn.Module):
             content = self.feed_forward[feed_forward](block(content, layout, up_to_own))
         return content, query
 
-    def _layer(self, index: int, x: Tensor, layout: Layout, relations: Relations | None) -> Tensor:
-        attention, feed_forward = self.plan[index]
-
-        def run(x: Tensor) -> Tensor:
-            return self.feed_forward[feed_forward](self.attention[attention](x, layout, relations))
-
+    def _states(self, x: Tensor, layout: Layout, relations: Relations | None, depth: int, every: bool) -> list[Tensor]:
+        """The states after so many layers: those of every depth, or the last alone."""
         if self.checkpointing and torch.is_grad_enabled():
-            return checkpoint(run, x, use_reentrant=False)
-        return run(x)
+            return self._states_apart(x, layout, relations, depth, every)
+        states = [x]
+        for attention, feed_forward in self.plan[:depth]:
+            x = _layer(self.attention[attention], self.feed_forward[feed_forward], x, layout, relations)
+            states = [*states, x] if every else [x]
+        return states
+
+    # Not one graph when compiled, but one a layer (shared blocks: the same one every time). In a graph of all layers
+    # inductor fuses what the depths do with a shared weight, so that all of them are computed again at once.
+    @torch.compiler.disable(recursive=False)
+    def _states_apart(
+        self, x: Tensor, layout: Layout, relations: Relations | None, depth: int, every: bool
+    ) -> list[Tensor]:
+        """As ``_states``, each layer's activations made again when its gradient is wanted."""
+        states = [x]
+        for attention, feed_forward in self.plan[:depth]:
+            x = _layer_again(self.attention[attention], self.feed_forward[feed_forward], x, layout, relations)
+            states = [*states, x] if every else [x]
+        return states
 
     def _relations(self, layout: Layout, segments: Tensor | None, dtype: torch.dtype) -> Relations | None:
         if self.config.positions == "absolute":
@@ -94,3 +103,15 @@ class Encoder(nn.Module):
         if not 0 <= depth <= len(self.plan):
             raise InputError(f"depth {depth} asked for, but this model has depths 0 to {len(self.plan)}")
         return depth
+
+
+def _layer(
+    attention: nn.Module, feed_forward: nn.Module, x: Tensor, layout: Layout, relations: Relations | None
+) -> Tensor:
+    return cast(Tensor, feed_forward(attention(x, layout, relations)))
+
+
+def _layer_again(
+    attention: nn.Module, feed_forward: nn.Module, x: Tensor, layout: Layout, relations: Relations | None
+) -> Tensor:
+    return cast(Tensor, checkpoint(_layer, attention, feed_forward, x, layout, relations, use_reentrant=False))

@@ -10,7 +10,7 @@ from litebert.nn.config import EncoderConfig
 from litebert.plan.arithmetic import PURPOSES, Purpose, flops_per_token
 from litebert.plan.devices import GIB, Device
 from litebert.plan.measure import Measured, Request, measure
-from litebert.plan.memory import Memory, peak_memory, undoes_checkpointing
+from litebert.plan.memory import Memory, peak_memory
 from litebert.plan.parameters import Parameters, count_parameters
 from litebert.plan.speed import seconds_per_step
 from litebert.plan.work import Optimiser, Precision, Work, lengths_for
@@ -51,7 +51,6 @@ class Answer:
     largest_tokens: int  # that fit, in whole sequences; 0 where not even one does
     predicted_tokens_per_second: float
     measured: Measured | None
-    undoes_checkpointing: bool  # compiling does, where layers share blocks
 
     @property
     def peak(self) -> Memory:
@@ -101,7 +100,6 @@ def answer(model: str, config: EncoderConfig, asked: Asked) -> Answer:
         largest_tokens=_largest_tokens(config, parameters, asked, length),
         predicted_tokens_per_second=asked.tokens / seconds_per_step(config, work, asked.device),
         measured=_measured(config, asked, length) if asked.measure_steps else None,
-        undoes_checkpointing=undoes_checkpointing(config, work),
     )
 
 
@@ -172,7 +170,7 @@ def sentence(found: Answer) -> str:
     if not found.fits:
         way = f"at most {found.largest_tokens:,} tokens at once do" if found.largest_tokens else "no batch does"
         more = "" if asked.checkpointing or asked.purpose == "infer" else "; --checkpointing takes less"
-        return f"{found.model} does not fit on {device.label}: {size}; {way}{more}." + _compiling(found)
+        return f"{found.model} does not fit on {device.label}: {size}; {way}{more}."
     how = "measured" if found.measured else "expected"
     text = f"{found.model} fits on {device.label}: {size} (up to {found.largest_tokens:,} tokens fit)"
     text += f", and {found.tokens_per_second:,.0f} tokens a second are {how}"
@@ -182,15 +180,7 @@ def sentence(found: Answer) -> str:
     if asked.purpose == "pretrain":
         text += f"; the paper's full run ({large_number(PAPER_TOKENS)} tokens) would take "
         text += format_duration(found.paper_seconds)
-    return text + "." + _compiling(found)
-
-
-def _compiling(found: Answer) -> str:
-    if not found.undoes_checkpointing:
-        return ""
-    return (
-        " Compiling undoes much of what checkpointing saves where layers share blocks: it saves more without --compile."
-    )
+    return text + "."
 
 
 def gib(size: float) -> str:

@@ -27,9 +27,6 @@ GAPS_SHARE = {"fused": 0.19, "padded": 0.4}
 # an H200's figures (tests/unit/plan/test_memory_recorded.py).
 COMPILED_SHARE = 0.97
 COMPILED_SCORES = (1.0, 1.5)
-# Compiled checkpointing of layers that share blocks has many of them computed again at once, where eager code has one.
-# How many of all, by depth; fitted to the same figures, which are of two depths only.
-AGAIN_SHARE = {12: 0.46, 24: 0.76}
 # Measured with `litebert plan albert-tiny --measure --device cpu --tokens 512` (torch 2.13 on Linux): what Python and
 # torch take before there is a model. On CUDA the allocator does not count it.
 RUNTIME_BYTES = {"cpu": 340e6, "cuda": 0.0}
@@ -139,22 +136,6 @@ def _kept(layer: LayerActivations, boundary: float, work: Work) -> float:
     return layer.kept * (COMPILED_SHARE if work.compiled else 1.0)
 
 
-def undoes_checkpointing(config: EncoderConfig, work: Work) -> bool:
-    """Whether compiling takes back much of what checkpointing saves: where layers share blocks."""
-    shares = min(config.num_attention_blocks, config.num_feed_forward_blocks) < config.num_layers
-    return work.compiled and work.checkpointing and work.purpose != "infer" and shares
-
-
-def _layers_again(config: EncoderConfig, work: Work) -> float:
-    """With checkpointing, how many layers' activations are there at once, going back."""
-    if not undoes_checkpointing(config, work):
-        return 1.0
-    (shallow, low), (deep, high) = AGAIN_SHARE.items()
-    # A straight line between the two depths, and beyond them the share of the nearer one.
-    way = min(1.0, max(0.0, (config.num_layers - shallow) / (deep - shallow)))
-    return max(1.0, config.num_layers * (low + way * (high - low)))
-
-
 def _scores_at_once(work: Work) -> tuple[float, float]:
     """How many times the vocabulary's fp32 scores are there, going forward and going back."""
     if work.compiled:
@@ -176,7 +157,7 @@ def _layer_going_back(
     above = (config.num_layers - depth) * _kept(layer, boundary, work)
     half = common.half_weights
     if work.checkpointing:
-        above -= _layers_again(config, work) * layer.kept  # the layer itself is computed again
+        above -= layer.kept  # the layer itself is computed again
         if work.is_half:  # and so are the half-precision copies of its weights
             half = 2.0 * (table + parameters.linear_layer)
     return _with(

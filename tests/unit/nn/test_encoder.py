@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch._dynamo.testing
 
 from litebert.errors import InputError
 from litebert.nn.families import family_config
@@ -94,6 +95,27 @@ def test_checkpointing_changes_no_gradient(family):
     assert plain.keys() == again.keys()
     for name in plain:
         torch.testing.assert_close(again[name], plain[name], msg=name)
+
+
+@pytest.mark.parametrize("share", ["all", "none"])
+def test_compiled_with_checkpointing_every_layer_is_the_same_graph(share):
+    """The compiler sees one layer, not all: a graph of all would have every depth computed again at once."""
+    net = network(num_layers=6, share=share).train()
+    net.encoder.checkpointing = True
+    ids, layout = batch([3, 1, 7])
+    loss_of(net, net.encoder, ids, layout).backward()
+    expected = gradients(net)
+    torch._dynamo.reset()
+    frames = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(net.encoder, backend=frames)
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.shape) or x, lambda x: x):
+        loss = loss_of(net, compiled, ids, layout)
+    loss.backward()
+    assert frames.frame_count == 2  # the embeddings and the layer
+    assert not [shape for shape in kept if shape == (11, SMALL["feed_forward_width"])]
+    for name, gradient in gradients(net).items():
+        torch.testing.assert_close(gradient, expected[name], msg=name)
 
 
 def test_dropout_is_where_the_paper_has_it():

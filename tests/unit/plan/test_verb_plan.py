@@ -72,12 +72,6 @@ def test_checkpointing_saves_memory_and_costs_time() -> None:
     assert again["tokens_per_second"] < 0.85 * plain["tokens_per_second"]
 
 
-def test_the_answer_says_that_compiling_undoes_checkpointing() -> None:
-    words = ("albert-base", "bert-base", "--device", "h200", "--checkpointing")
-    undone = [["undoes" in found["answer"] for found in plans(*words, *more)] for more in ([], ["--compile"])]
-    assert undone == [[False, False], [True, False]]
-
-
 def test_optimisers_keep_different_states() -> None:
     words = ("bert-large", "--device", "h200", "--tokens", "512", "--optimiser")
     state = {name: plans(*words, name)[0]["memory_by_part"]["optimiser"] for name in ("adamw", "lamb", "muon", "sgd")}
