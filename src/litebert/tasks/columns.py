@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from litebert.errors import InputError, nearest
 from litebert.tasks.examples import Kind
-from litebert.tasks.label_cells import guess_kind, is_missing
+from litebert.tasks.label_cells import LabelGuess, any_separator, guess_kind, is_missing
 from litebert.tasks.table_files import Table
 
 KEYS = ("id", "key", "idx", "index", "guid", "uid", "qid", "q_id")
@@ -79,10 +79,11 @@ def find_columns(
         labels = _guess_label(table, used=_flat(_told_texts(table, text)) if text else (), required=labelled)
     texts = _told_texts(table, text) if text else _guess_texts(table, used=(*labels, *([key] if key else [])))
     separator = ""
-    if kind is None or kind == "multilabel":
-        guess = guess_kind(table, labels) if labels else None
-        kind = kind or (guess.kind if guess else "classify")
-        separator = guess.separator if guess and kind == "multilabel" else ""
+    if kind is None:
+        guess = guess_kind(table, labels) if labels else LabelGuess(kind="classify")
+        kind, separator = guess.kind, guess.separator
+    elif kind == "multilabel" and len(labels) == 1:
+        separator = any_separator(table.column(labels[0]))
     return Columns(kind=kind, texts=texts, labels=labels, key=key, separator=separator, guessed=not told)
 
 

@@ -146,7 +146,7 @@ def _read_split(task: GlueTask, path: Path, notes: list[str]) -> tuple[Example, 
     if not path.is_file():
         return ()
     rows = read_rows(path)
-    headless = task.headless if rows and "sentence" not in rows[0] else ()
+    headless = task.headless if rows and rows[0][1:2] in (["0"], ["1"]) else ()  # a label where a name would be
     header, body = (list(headless), rows) if headless else (rows[0] if rows else [], rows[1:])
     first = _column(path, header, task.first)
     second = _column(path, header, task.second) if task.second else None

@@ -127,13 +127,19 @@ def flag(cell: Cell, place: str, column: str) -> bool:
     return words[word]
 
 
+def any_separator(cells: Sequence[Cell]) -> str:
+    """What parts labels within a cell where it is known that something does."""
+    words = [cell for cell in cells if isinstance(cell, str)]
+    return next((sign for sign in SEPARATORS if any(sign in cell for cell in words)), "")
+
+
 def _separator(name: str, cells: Sequence[str]) -> str:
-    """What parts labels within a cell: a sign that is in many cells and leaves fewer different words than cells."""
+    """What parts labels within a cell: a sign that is in many, and that leaves words which several cells share."""
     for sign in SEPARATORS:
         holding = [cell for cell in cells if sign in cell]
         if len(holding) < max(2, len(cells) // 20):
             continue
-        words = {word.strip() for cell in cells for word in cell.split(sign)}
-        if len(words) < len(set(cells)) and (name.casefold() in ("labels", "tags") or sign != ","):
+        words = [word.strip() for cell in set(cells) for word in cell.split(sign)]
+        if len(set(words)) < len(words) and (name.casefold() in ("labels", "tags") or sign != ","):
             return sign
     return ""
