@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from litebert.analyse.verb import layers
 from litebert.bench.verb import app as bench_app
 from litebert.corpus.verb import app as corpus_app
 from litebert.errors import InputError
@@ -33,6 +34,7 @@ app.command("runs")(runs_verb)
 app.add_typer(tokenizer_app, name="tokenizer")
 app.command()(plan)
 app.command()(shrink)
+app.command()(layers)
 
 
 @app.command()

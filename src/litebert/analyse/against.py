@@ -1,4 +1,4 @@
-"""What training on a task changed, layer by layer: the states of a text and the weights (Poor Man's BERT, section 5)."""
+"""What training on a task changed, layer by layer: the states of a text, the weights (Poor Man's BERT, section 5)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
