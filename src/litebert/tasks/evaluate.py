@@ -1,7 +1,7 @@
 """Evaluate a task: predictions from a model, or from a file, to scores for each part, and for each depth if asked."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from litebert.errors import InputError, nearest
@@ -65,6 +65,30 @@ def evaluate_model(
         everything = [item for items in parts.values() for item in items]
         by_depth.append(DepthScore(depth=depth, metrics=compute_metrics(data, everything, said)))
     return _evaluation(data, model, parts, found, by_depth)
+
+
+def in_order_of(found: Sequence[Prediction], learnt: Sequence[str], labels: Sequence[str]) -> list[Prediction]:
+    """Predictions of a model that ``learnt`` the labels in another order, with indices into ``labels``.
+
+    Models of others have the same names in an order, or a case, of their own. Where the names are others altogether
+    (``LABEL_0``), the order is taken to be the same.
+    """
+    folded = [name.casefold() for name in learnt]
+    wanted = [name.casefold() for name in labels]
+    if sorted(folded) != sorted(wanted) or folded == wanted:
+        return list(found)
+    place = [wanted.index(name) for name in folded]
+    return [_moved(one, place) for one in found]
+
+
+def _moved(one: Prediction, place: Sequence[int]) -> Prediction:
+    if isinstance(one.label, tuple):
+        label: int | tuple[int, ...] = tuple(sorted(place[index] for index in one.label))
+    else:
+        assert isinstance(one.label, int)
+        label = place[one.label]
+    shares = tuple(one.probabilities[place.index(index)] for index in range(len(one.probabilities)))
+    return replace(one, label=label, probabilities=shares)
 
 
 def evaluate_file(data: TaskData, path: Path, *, split: str | None = None) -> Evaluation:

@@ -48,6 +48,8 @@ def evaluate(
         raise InputError("give a model folder to evaluate, or a file of predictions with --predictions, one of the two")
     if predictions is not None and depths:
         raise InputError("--depths needs a model; a file of predictions has only one depth")
+    if model is not None and not model.is_dir():
+        raise InputError(f"there is no folder '{model}'; name a model that `litebert finetune` made")
     if html is not None and not html.absolute().parent.is_dir():
         raise InputError(f"there is no folder '{html.absolute().parent}' to write {html.name} to")
 
@@ -107,9 +109,11 @@ def _note(model: Path) -> "TaskNote":
 
 def _predictor(model: Path, data: "TaskData") -> "Predict":
     """What asks the model, at its full depth or at another."""
+    from litebert.tasks.evaluate import in_order_of
     from litebert.tasks.predicting import predict_items
 
-    return lambda items, depth: predict_items(model, data, items, depth=depth)
+    learnt = _note(model).labels
+    return lambda items, depth: in_order_of(predict_items(model, data, items, depth=depth), learnt, data.labels)
 
 
 def _chosen_depths(model: Path, depths: str | None) -> list[int]:

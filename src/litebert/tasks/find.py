@@ -42,6 +42,12 @@ def read_task(
         raise InputError(f"there is no task '{task}'{nearest(task, TASKS)}")
     if not data.exists():
         raise InputError(f"there is no file or folder '{data}'")
+    if task is not None and (text or label or kind):
+        raise InputError(f"{task} knows its own columns: leave out --text, --label and --kind, or leave out --task")
+    if task is not None and dev is not None and data.is_dir():
+        raise InputError(
+            f"--dev goes with a file as --data; {data} is a folder, in which {task} finds its own dev data"
+        )
     if task is None:
         read = _read_own(data, dev, text, label, known_kind(kind), labels, whole)
     elif data.is_file():
