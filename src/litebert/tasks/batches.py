@@ -7,6 +7,7 @@ recorded on a GPU), a batch is filled up with inputs that count for nothing. No 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from litebert.tasks.targets import Targets
 Integers = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.float32]
 Position = tuple[int, int]  # (epoch, index)
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 IGNORED = -100  # a label that counts for nothing
 STEPS_AN_OCTAVE = 4  # of the sizes that batches are filled up to: at most a quarter is filling
@@ -155,7 +157,7 @@ class TaskBatches:
         return -(-self.batch_size // self.passes)
 
 
-def _more(values: npt.NDArray[np.generic], units: Integers, more: int, filler: float) -> npt.NDArray[np.generic]:
+def _more(values: npt.NDArray[Scalar], units: Integers, more: int, filler: float) -> npt.NDArray[Scalar]:
     """The targets of units, and so many that count for nothing; what the task does not have stays empty."""
     if not len(values):
         return values

@@ -166,8 +166,8 @@ def _questions(
     passages: dict[str, tuple[list[int], Small]] = {}
     for number, item in items:
         if item.passage not in passages:
-            ids, places = tokenizer.offsets(item.passage)
-            passages[item.passage] = ids, np.asarray(places, np.int32).reshape(-1, 2)
+            ids, spans = tokenizer.offsets(item.passage)
+            passages[item.passage] = ids, np.asarray(spans, np.int32).reshape(-1, 2)
         ids, places = passages[item.passage]
         question = asked[item.question][: settings.question]
         marks = tokenizer.lay_out([-1] * len(question), [-2]).ids

@@ -21,6 +21,7 @@ from litebert.tasks.objective import HEADS, PROBLEMS, device_tensors, run_head
 from litebert.tasks.spans import SpanAnswer, best_answers, decide
 from litebert.text.tokenizer import Tokenizer
 from litebert.train import precision
+from litebert.train.settings import Precision
 
 TASK_FILE = "task.json"
 BUDGET = {"cpu": 4096, "cuda": 65_536}  # tokens of a forward pass
@@ -72,7 +73,7 @@ class Predictor:
     device: torch.device
     depth: int | None = None
     budget: int = 0
-    kind_of_numbers: precision.Precision = "fp32"
+    kind_of_numbers: Precision = "fp32"
 
     def predict(self, items: Sequence[Item], progress: Callable[[int], None] = lambda _: None) -> list[Prediction]:
         """Predictions in the order of the items; ``progress`` is told how many are done."""

@@ -57,7 +57,8 @@ def make_targets(kind: Kind, items: Sequence[Item], inputs: Inputs, num_labels: 
 
 def _spans(items: Sequence[Question], inputs: Inputs) -> Targets:
     """Every window is a unit. One without the whole answer is taught to point at no token of the passage."""
-    starts, ends, answered = (np.zeros(len(inputs), kind) for kind in (np.int64, np.int64, np.float32))
+    starts, ends = np.zeros(len(inputs), np.int64), np.zeros(len(inputs), np.int64)
+    answered = np.zeros(len(inputs), np.float32)
     for row in range(len(inputs)):
         begin, end = inputs.starts[row], inputs.starts[row + 1]
         places = inputs.characters[begin:end]

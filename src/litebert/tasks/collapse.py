@@ -1,0 +1,123 @@
+"""Noticing early that a run has collapsed: whatever the input, the model says the same, and its loss is that of chance.
+
+A model that has not learnt yet is no collapse, though its loss is at chance, too: its scores still differ from one
+input to the next. So what is watched is that difference, against what it was before the first step, on a few inputs
+that never change. Large models with shared layers are known for this; a rate too high does it to any model.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from litebert.tasks.encoding import Inputs
+from litebert.tasks.examples import Choice, Example, Item, Kind
+from litebert.tasks.predicting import Predictor
+
+PROBED = 64  # inputs that are looked at
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollapseSettings:
+    """When to call it a collapse."""
+
+    first: float = 0.05  # share of the run at which it is first judged,
+    every: float = 0.05  # and how often from then on
+    until: float = 0.6
+    at_chance: float = 0.97  # of the loss of chance, or more
+    spread: float = 0.1  # of the first difference between inputs, or less
+    stuck_after: float = 0.3  # share of the run, beyond the warm-up, by which one answer for all is a failure
+    smoothing: float = 0.9
+
+
+def chance_loss(kind: Kind, items: Sequence[Item], inputs: Inputs, num_labels: int) -> float:
+    """The loss of a model that knows how often each answer is right, and nothing of the input."""
+    if kind == "span":
+        return float(np.log(inputs.lengths).mean())
+    if kind == "choice":
+        return float(np.mean([math.log(len(item.options)) for item in items if isinstance(item, Choice)]))
+    targets = [item.target for item in items if isinstance(item, Example)]
+    if kind == "regress":
+        return float(np.var(np.asarray(targets, np.float64)))
+    if kind == "multilabel":
+        counts = Counter(label for target in targets if isinstance(target, tuple) for label in target)
+        shares = [counts[label] / len(targets) for label in range(num_labels)]
+        return float(np.mean([_entropy((share, 1 - share)) for share in shares]))
+    return _entropy([count / len(targets) for count in Counter(targets).values()])
+
+
+def _entropy(shares: Sequence[float]) -> float:
+    return -sum(share * math.log(share) for share in shares if share > 0)
+
+
+class CollapseWatch:
+    """Told of every step's loss, it looks at the model now and then, and says when it has collapsed."""
+
+    def __init__(
+        self,
+        predictor: Predictor,
+        probes: Inputs,
+        *,
+        chance: float,
+        steps: int,
+        warmup: float,
+        settings: CollapseSettings | None = None,
+    ) -> None:
+        self.predictor, self.probes, self.chance, self.steps = predictor, probes, chance, steps
+        self.settings = settings or CollapseSettings()
+        self.stuck_from = warmup + self.settings.stuck_after
+        self.verdict = ""
+        self._loss: float | None = None
+        self._begun: float | None = None
+        self._next = self.settings.first
+
+    def begin(self) -> None:
+        """Look at the model before the first step."""
+        if self._begun is None:
+            self._begun = self._look()[0]
+
+    def observe(self, step: int, loss: float) -> str:
+        """A sentence if the model has collapsed; else nothing."""
+        keep = self.settings.smoothing
+        if math.isfinite(loss):
+            self._loss = loss if self._loss is None else keep * self._loss + (1 - keep) * loss
+        progress = step / self.steps
+        if self.verdict or progress < self._next or progress > self.settings.until or self.chance <= 0:
+            return ""
+        self._next = progress + self.settings.every
+        if self._loss is None or self._loss < self.settings.at_chance * self.chance:
+            return ""
+        spread, constant = self._look()
+        begun = self._begun or 0.0
+        of_chance = f"the loss, {self._loss:.3f}, is that of chance ({self.chance:.3f})"
+        if not math.isfinite(spread) or spread <= max(self.settings.spread * begun, 1e-6):
+            self.verdict = f"collapsed: after {progress:.0%} of the run all inputs get the same scores, and {of_chance}"
+        elif constant and progress >= self.stuck_from:
+            self.verdict = f"stuck: after {progress:.0%} of the run all inputs get one answer, and {of_chance}"
+        return self.verdict
+
+    def _look(self) -> tuple[float, bool]:
+        """How much scores differ between inputs, and whether all get one answer."""
+        scores = self.predictor.scores(self.probes)
+        kind = self.predictor.note.kind
+        if kind == "span":
+            rows = np.split(scores.scores, self.probes.starts[1:-1])
+            return float(np.mean([row.std() for row in rows])), False
+        table: npt.NDArray[np.float32] = scores.scores
+        if kind == "classify":
+            table = table - table.mean(1, keepdims=True)  # what softmax does not see
+            return float(table.std(0).mean()), len(set(table.argmax(1).tolist())) == 1
+        return float(table.std(0).mean()), False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything it remembers."""
+        return {"loss": self._loss, "begun": self._begun, "next": self._next, "verdict": self.verdict}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put it back."""
+        self._loss, self._begun = state["loss"], state["begun"]
+        self._next, self.verdict = state["next"], state["verdict"]
