@@ -16,6 +16,7 @@ from litebert.lineage import runs_verb
 from litebert.plan.verb import plan
 from litebert.pretrain.verb import pretrain
 from litebert.shrink.verb import shrink
+from litebert.study.verb import study
 from litebert.tasks.evaluate_verb import evaluate
 from litebert.text.verb import app as tokenizer_app
 
@@ -35,6 +36,7 @@ app.add_typer(tokenizer_app, name="tokenizer")
 app.command()(plan)
 app.command()(shrink)
 app.command()(layers)
+app.command()(study)
 
 
 @app.command()

@@ -30,7 +30,9 @@ class CollapseSettings:
     until: float = 0.6
     at_chance: float = 0.97  # of the loss of chance, or more
     spread: float = 0.1  # of the first difference between inputs, or less
-    stuck_after: float = 0.3  # share of the run, beyond the warm-up, by which one answer for all is a failure
+    stuck_after: float = 0.3  # share of the run, beyond the warm-up, by which one answer for all is a failure,
+    stuck_steps: int = 100  # unless that is fewer steps than this,
+    falling: float = 0.01  # or the loss has fallen by this share since the last look
     smoothing: float = 0.9
 
 
@@ -74,6 +76,7 @@ class CollapseWatch:
         self._loss: float | None = None
         self._begun: float | None = None
         self._next = self.settings.first
+        self._before = math.inf  # the loss at the last look
 
     def begin(self) -> None:
         """Look at the model before the first step."""
@@ -89,6 +92,8 @@ class CollapseWatch:
         if self.verdict or progress < self._next or progress > self.settings.until or self.chance <= 0:
             return ""
         self._next = progress + self.settings.every
+        falling = self._loss is not None and self._loss < (1 - self.settings.falling) * self._before
+        self._before = math.inf if self._loss is None else self._loss
         if self._loss is None or self._loss < self.settings.at_chance * self.chance:
             return ""
         spread, constant = self._look()
@@ -96,7 +101,7 @@ class CollapseWatch:
         of_chance = f"the loss, {self._loss:.3f}, is that of chance ({self.chance:.3f})"
         if not math.isfinite(spread) or spread <= max(self.settings.spread * begun, 1e-6):
             self.verdict = f"collapsed: after {progress:.0%} of the run all inputs get the same scores, and {of_chance}"
-        elif constant and progress >= self.stuck_from:
+        elif constant and not falling and progress >= self.stuck_from and step >= self.settings.stuck_steps:
             self.verdict = f"stuck: after {progress:.0%} of the run all inputs get one answer, and {of_chance}"
         return self.verdict
 
@@ -115,9 +120,16 @@ class CollapseWatch:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything it remembers."""
-        return {"loss": self._loss, "begun": self._begun, "next": self._next, "verdict": self.verdict}
+        return {
+            "loss": self._loss,
+            "begun": self._begun,
+            "next": self._next,
+            "before": self._before if math.isfinite(self._before) else None,
+            "verdict": self.verdict,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Put it back."""
         self._loss, self._begun = state["loss"], state["begun"]
         self._next, self.verdict = state["next"], state["verdict"]
+        self._before = math.inf if state["before"] is None else state["before"]

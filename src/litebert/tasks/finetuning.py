@@ -19,7 +19,7 @@ from litebert.runs import CHECKPOINTS, MODEL_FOLDER, RunLock, Status, parent_of,
 from litebert.tasks.batches import TaskBatches
 from litebert.tasks.collapse import PROBED, CollapseWatch, chance_loss
 from litebert.tasks.encoding import EncodingSettings, Inputs, encode
-from litebert.tasks.examples import Item, TaskData
+from litebert.tasks.examples import Example, Item, TaskData
 from litebert.tasks.keeper import DevPart, Keeper
 from litebert.tasks.objective import ANSWERABLE_WEIGHT, TaskObjective
 from litebert.tasks.predicting import BUDGET, TASK_FILE, Predictor, TaskNote
@@ -58,8 +58,6 @@ class FinetuneSettings:
     save_seconds: float = 300.0
     save_steps: int | None = None
     watched: bool = True  # figures on screen and in files
-    text: tuple[str, ...] = ()  # columns, for whoever predicts later
-    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -135,8 +133,9 @@ def prepare(settings: FinetuneSettings, data: TaskData) -> Prepared:
         length=recipe.length,
         stride=recipe.stride,
         has_null=data.has_null,
-        text=settings.text,
-        label=settings.label,
+        text=data.text,
+        label=data.label,
+        pairs=any(isinstance(item, Example) and item.second is not None for item in train),
     )
     return Prepared(
         source, tokenizer, data, recipe, note, train, inputs, targets, dev, tuple(notes), _fingerprint(inputs, targets)
@@ -281,7 +280,7 @@ class _Attempt:
             save_steps=settings.save_steps,
             save_ends=False,
             keep=1,
-            score_steps=max(1, min(batches.steps, -(-recipe.steps // recipe.scores))),
+            score_steps=_score_steps(recipe, batches.steps),
             log_every=min(50, max(1, recipe.steps // 40)),
             rollbacks=1,
             weights=(("answerable", ANSWERABLE_WEIGHT),),
@@ -346,6 +345,12 @@ class _Attempt:
         return FinetuneResult(
             status, place.step, keeper.best_step, score, figures, notes, failed, seconds, place.tokens
         )
+
+
+def _score_steps(recipe: FinetuneRecipe, epoch: int) -> int:
+    """Steps between scores: an epoch or less; one score is one at the end."""
+    assert recipe.steps is not None
+    return recipe.steps if recipe.scores == 1 else max(1, min(epoch, -(-recipe.steps // recipe.scores)))
 
 
 def _few(part: DevPart, prepared: Prepared, most: int) -> DevPart:

@@ -44,6 +44,7 @@ class TaskNote:
     null_threshold: float = 0.0  # odds of no answer above which there is none
     text: tuple[str, ...] = ()  # columns of the user's own files
     label: str = ""
+    pairs: bool = False  # whether an input is two texts
 
     def encoding(self) -> EncodingSettings:
         """How inputs were cut in training."""

@@ -1,0 +1,122 @@
+"""``litebert predict``. Light at import: what it needs, it imports when it runs."""
+
+import csv
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from litebert.errors import InputError
+
+if TYPE_CHECKING:
+    from litebert.tasks.examples import Item, Prediction
+    from litebert.tasks.predicting import TaskNote
+
+FORMATS = ("jsonl", "csv", "tsv")
+MOST_AT_ONCE = 1024  # rows answered together; fewer at first, so that answers come at once
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="A model or run folder that `litebert finetune` made.")],
+    file: Annotated[
+        Path | None, typer.Argument(help="Texts: .txt (one a line), .jsonl, .csv, .tsv; standard input without it.")
+    ] = None,
+    text: Annotated[
+        str | None, typer.Option(help="Columns of the text, as for finetune; those of the training file unless said.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--out", "-o", help="Write here instead of standard output.")] = None,
+    kind: Annotated[
+        str | None, typer.Option("--format", help="jsonl, csv or tsv; by default from --out, else jsonl.")
+    ] = None,
+    depth: Annotated[int | None, typer.Option(help="Use only so many layers.")] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda; by default cuda where there is one.")] = "",
+) -> None:
+    """Labels and probabilities for texts, a row for each, in their order."""
+    chosen = kind or (output.suffix.removeprefix(".") if output else "jsonl")
+    if chosen not in FORMATS:
+        raise InputError(f"--format is '{chosen}' but must be one of {', '.join(FORMATS)}")
+    if output is not None and not output.absolute().parent.is_dir():
+        raise InputError(f"there is no folder '{output.absolute().parent}' to write {output.name} to")
+    from litebert.tasks.incoming import incoming
+    from litebert.tasks.predicting import load_predictor
+
+    predictor = load_predictor(model, device=device, depth=depth)
+    items = incoming(file, predictor.note, text=text)
+    if output is None:
+        _write(sys.stdout, items, predictor.predict, predictor.note, chosen)
+        return
+    partial = output.with_name(f".{output.name}.part")
+    try:
+        with partial.open("w", encoding="utf-8", newline="") as handle:
+            count = _write(handle, items, predictor.predict, predictor.note, chosen)
+        partial.replace(output)
+    finally:
+        partial.unlink(missing_ok=True)
+    typer.echo(f"wrote {count:,} predictions to {output}", err=True)
+
+
+def _write(
+    handle: IO[str],
+    items: "Iterator[Item]",
+    predict_some: "Callable[[list[Item]], list[Prediction]]",
+    note: "TaskNote",
+    kind: str,
+) -> int:
+    """Answer items as they come; how many there were."""
+    writer = csv.writer(handle, delimiter="\t" if kind == "tsv" else ",", lineterminator="\n")
+    names = _columns(note)
+    if kind != "jsonl":
+        writer.writerow(["key", "label", *names])
+    count = 0
+    for some in _portions(items):
+        for item, found in zip(some, predict_some(some), strict=True):
+            label = readable(found.label, note, item)
+            if kind == "jsonl":
+                handle.write(json.dumps(_object(found, label, note), ensure_ascii=False) + "\n")
+            else:
+                shown = ";".join(label) if isinstance(label, list) else label
+                shares = [f"{share:.6f}" for share in found.probabilities[: len(names)]]
+                writer.writerow([found.key, shown, *shares])
+            count += 1
+        handle.flush()
+    return count
+
+
+def _portions(items: "Iterator[Item]") -> "Iterator[list[Item]]":
+    size, portion = 1, []
+    for item in items:
+        portion.append(item)
+        if len(portion) >= size:
+            yield portion
+            portion, size = [], min(2 * size, MOST_AT_ONCE)
+    if portion:
+        yield portion
+
+
+def readable(label: Any, note: "TaskNote", item: "Item") -> Any:
+    """A label as people write it: its name, names, a number, an option's letter, an answer."""
+    if isinstance(label, tuple):
+        return [note.labels[index] for index in label]
+    if note.kind == "choice":
+        return "ABCDEFGH"[label] if label < 8 else str(label)
+    return note.labels[label] if note.kind == "classify" and note.labels else label
+
+
+def _columns(note: "TaskNote") -> list[str]:
+    """What the probabilities are of."""
+    if note.kind == "span":
+        return ["probability", "no_answer"] if note.has_null else ["probability"]
+    return list(note.labels) if note.kind in ("classify", "multilabel") else []
+
+
+def _object(found: "Prediction", label: Any, note: "TaskNote") -> dict[str, Any]:
+    row: dict[str, Any] = {"key": found.key, "label": label}
+    shares = [round(share, 6) for share in found.probabilities]
+    if note.kind == "choice":
+        row["probabilities"] = shares
+    elif shares:
+        row["probabilities"] = dict(zip(_columns(note), shares, strict=False))
+    return row
