@@ -18,6 +18,8 @@ from litebert.pretrain.verb import pretrain
 from litebert.shrink.verb import shrink
 from litebert.study.verb import study
 from litebert.tasks.evaluate_verb import evaluate
+from litebert.tasks.finetune_verb import finetune
+from litebert.tasks.predict_verb import predict
 from litebert.text.verb import app as tokenizer_app
 
 app = typer.Typer(
@@ -29,7 +31,9 @@ app = typer.Typer(
 )
 app.add_typer(bench_app, name="bench")
 app.command()(pretrain)
+app.command()(finetune)
 app.command()(evaluate)
+app.command()(predict)
 app.add_typer(corpus_app, name="corpus")
 app.command("runs")(runs_verb)
 app.add_typer(tokenizer_app, name="tokenizer")

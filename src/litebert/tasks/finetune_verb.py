@@ -76,9 +76,8 @@ def finetune(
 
 def _tell(result: "FinetuneResult", out: Path) -> None:
     figures = ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in result.figures.items())
-    typer.echo(
-        f"{result.status} after {result.steps:,} steps; dev at step {result.best_step:,}: {figures or 'nothing'}"
-    )
+    reached = f"; dev at step {result.best_step:,}: {figures}" if figures else ""
+    typer.echo(f"{result.status} after {result.steps:,} steps{reached}")
     for attempt in result.attempts:
         typer.echo(f"an attempt with seed {attempt['seed']} and rate {attempt['rate']:g} {attempt['verdict']}")
     if result.status == "stopped":

@@ -59,7 +59,7 @@ def _lines(file: Path | None) -> Iterator[IO[str]]:
         yield io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", errors="replace", newline="")
         return
     with open_bytes(file) as raw:
-        yield io.TextIOWrapper(raw, encoding="utf-8-sig", errors="replace", newline="")  # type: ignore[arg-type,type-var]
+        yield io.TextIOWrapper(raw, encoding="utf-8-sig", errors="replace", newline="")
 
 
 def _plain(lines: IO[str], name: Path, note: TaskNote, text: str | None) -> Iterator[Item]:

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from litebert.errors import InputError
-from litebert.runs import MODEL_FOLDER, RunLock, parent_of, read_run, write_atomically, write_run
+from litebert.runs import MODEL_FOLDER, RunLock, parent_of, update_run, write_atomically, write_run
 from litebert.tasks.examples import TaskData
-from litebert.tasks.finetuning import FinetuneResult, FinetuneSettings, check_folder, finetune, prepare
+from litebert.tasks.finetuning import FinetuneResult, FinetuneSettings, Prepared, check_folder, finetune, prepare
 
 SUMMARY = "seeds.json"
 
@@ -48,9 +48,9 @@ def finetune_seeds(
     results: list[FinetuneResult] = []
     with RunLock(settings.out):
         prepared = prepare(settings, data)
+        parents = [parent_of("start", Path(settings.model))] if Path(settings.model).is_dir() else []
+        asked = {"model": settings.model, "task": data.name, "seeds": seeds, "recipe": asdict(prepared.recipe)}
         if not settings.resume:
-            parents = [parent_of("start", Path(settings.model))] if Path(settings.model).is_dir() else []
-            asked = {"model": settings.model, "task": data.name, "seeds": seeds, "recipe": asdict(prepared.recipe)}
             write_run(settings.out, "finetune", asked, parents=parents, status="running")
         for number in range(seeds):
             seed = settings.seed + number
@@ -60,28 +60,15 @@ def finetune_seeds(
             say(f"seed {seed}: {data.metrics[0]} {results[-1].score:.4f}")
         found = _summary(data.metrics[0], results, settings.seed)
         _keep_best(settings.out, found)
-        parents = list(_parents(settings.out))
-        write_run(
-            settings.out,
-            "finetune",
-            {"model": settings.model, "task": data.name, "seeds": seeds, "recipe": asdict(prepared.recipe)},
-            parents=parents,
-            result={**asdict(found), "dev": results[found.best - settings.seed].figures},
-        )
+        figures = results[found.best - settings.seed].figures
+        update_run(settings.out, status="finished", result={**asdict(found), "dev": figures})
     return found, results
 
 
-def _parents(out: Path) -> tuple[object, ...]:
-    note = read_run(out)
-    return note.parents if note else ()
-
-
 def _one(
-    settings: FinetuneSettings, data: TaskData, prepared: object, seed: int, say: Callable[[str], None]
+    settings: FinetuneSettings, data: TaskData, prepared: Prepared, seed: int, say: Callable[[str], None]
 ) -> FinetuneResult:
-    from litebert.tasks.finetuning import Prepared
-
-    assert isinstance(prepared, Prepared)
+    """One seed's run, or what it gave where it is done."""
     out = settings.out / f"seed-{seed}"
     done = out / "result.json"
     if settings.resume and done.is_file():
