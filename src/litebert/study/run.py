@@ -1,0 +1,210 @@
+"""A study from its first row to its verdicts: a row at a time, so that it can be stopped and gone on with anywhere."""
+
+import gc
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from litebert.checkpoints.training import saved_states
+from litebert.corpus.store import Store
+from litebert.durations import format_duration, parse_duration
+from litebert.errors import InputError
+from litebert.nn.families import preset_config
+from litebert.plan.parameters import count_parameters
+from litebert.pretrain.arguments import settings_from
+from litebert.pretrain.recipe import RECIPE_FIELDS
+from litebert.pretrain.run import PretrainSettings, network_config, pretrain
+from litebert.runs import CHECKPOINTS, MODEL_FOLDER, RunLock, parent_of, read_run, update_run, write_run
+from litebert.study.catalogue import study_of
+from litebert.study.plans import Row, Study
+from litebert.study.scores import RowScores, read_scores, score_run
+from litebert.train.guard import unigram_entropy
+
+ROWS = "rows"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudySettings:
+    """What the user asked for."""
+
+    study: str
+    preset: str
+    corpus: Path
+    out: Path
+    budget: str | None
+    steps: int | None
+    seeds: int = 1
+    recipe: str = "budget"
+    words: tuple[str, ...] = ()
+    device: str = ""
+    precision: str | None = None
+    compiled: bool | None = None
+    micro_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1:
+            raise InputError(f"--seeds is {self.seeds} but must be 1 or more")
+        if (self.budget is None) == (self.steps is None):
+            raise InputError("say how long each row trains: --budget 5m, or --steps 1000")
+
+    def facts(self) -> dict[str, Any]:
+        """What must be the same when a study is gone on with."""
+        fields = asdict(self)
+        return {name: str(fields[name]) for name in fields if name not in ("out", "seeds", "corpus")}
+
+
+@dataclass(frozen=True)
+class Done:
+    """What has been found so far: scores by row and seed, and the parameters (encoder and pooler) of each row."""
+
+    study: Study
+    settings: StudySettings
+    parameters: Mapping[str, int]
+    scores: Mapping[str, Mapping[int, RowScores]]
+    corpus: str  # fingerprint of the store
+    unigram: float  # the masked-LM loss of word frequencies alone
+    notes: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        return all(len(self.scores[row.name]) >= self.settings.seeds for row in self.study.rows)
+
+
+def plan_study(settings: StudySettings) -> Done:
+    """The study with every row's settings checked, and the scores that are there already."""
+    store = Store.open(settings.corpus)
+    encoder = preset_config(settings.preset, [word for word in settings.words if not _is_recipe(word)])
+    study = study_of(settings.study, encoder)
+    parameters, scores, grows = {}, {}, {}
+    for row in study.rows:
+        chosen = row_settings(settings, study, row, 0)
+        grows[row.label] = bool(chosen.recipe.depths)
+        config = network_config(chosen, store)
+        parameters[row.name] = count_parameters(config.encoder).bare
+        folders = {seed: row_folder(settings, row, seed) for seed in range(settings.seeds)}
+        found = {seed: read_scores(folder) for seed, folder in folders.items()}
+        scores[row.name] = {seed: score for seed, score in found.items() if score is not None}
+    notes = study.notes
+    if len(set(grows.values())) > 1:
+        named = ", ".join(label for label, does in grows.items() if not does)
+        notes += (
+            f"Depth grows during training, as the recipe says, only where all blocks are shared: not in {named}.",
+        )
+    return Done(study, settings, parameters, scores, store.fingerprint, unigram_entropy(store), notes)
+
+
+def run_study(settings: StudySettings, say: Callable[[str], None]) -> Done:
+    """Train and score every row that is not there yet; stops, to be gone on with, when asked to."""
+    done = plan_study(settings)
+    settings.out.mkdir(parents=True, exist_ok=True)
+    with RunLock(settings.out):
+        _note(settings, done)
+        store = Store.open(settings.corpus)
+        todo = [pair for pair in _runs(done) if pair[1] not in done.scores[pair[0].name]]
+        for number, (row, seed) in enumerate(todo, 1):
+            say(f"row {number} of {len(todo)}: {row.label}, seed {seed}")
+            if not _run_row(settings, done.study, row, seed, store, say):
+                update_run(settings.out, status="stopped")
+                say("stopped; the same command goes on from here")
+                return plan_study(settings)
+        update_run(settings.out, status="finished")
+    return plan_study(settings)
+
+
+def row_settings(settings: StudySettings, study: Study, row: Row, seed: int) -> PretrainSettings:
+    """A row as a pretraining run; the study's and the row's own fields win over the user's."""
+    folder = row_folder(settings, row, seed)
+    start = row_folder(settings, study.row(row.start), seed) / MODEL_FOLDER if row.start else None
+    return settings_from(
+        preset=settings.preset,
+        words=[*settings.words, *study.recipe_words, *row.words],
+        corpus=settings.corpus,
+        out=folder,
+        recipe=settings.recipe,
+        budget=settings.budget,
+        steps=settings.steps,
+        tokens=None,
+        start=None if start is None else str(start),
+        seed=seed,
+        resume=bool(saved_states(folder)),
+        device=settings.device,
+        precision=settings.precision,
+        compiled=settings.compiled,
+        checkpointing=False,
+        sharded=False,
+        micro_tokens=settings.micro_tokens,
+        save_every="2m",
+        tensorboard=False,
+        sinks=(),
+    )
+
+
+def row_folder(settings: StudySettings, row: Row, seed: int) -> Path:
+    """Where a row of a seed is trained."""
+    return settings.out / ROWS / f"{row.name}-seed{seed}"
+
+
+def in_words(settings: StudySettings, study: Study) -> str:
+    """How long it will take."""
+    count = len(study.rows) * settings.seeds
+    each = settings.budget or f"{settings.steps:,} steps"
+    if settings.budget is None:
+        return f"{count} runs of {each}"
+    total = format_duration(count * parse_duration(settings.budget))
+    return f"{count} runs of {each}: about {total}, and a little to compile and to score each"
+
+
+def _runs(done: Done) -> Iterator[tuple[Row, int]]:
+    """Every row of the first seed, then of the next, so that a study cut short has a whole table."""
+    for seed in range(done.settings.seeds):
+        for row in done.study.rows:
+            yield row, seed
+
+
+def _run_row(
+    settings: StudySettings, study: Study, row: Row, seed: int, store: Store, say: Callable[[str], None]
+) -> bool:
+    """Train a row, or go on with it, and score it; False when it was asked to stop."""
+    folder = row_folder(settings, row, seed)
+    chosen = row_settings(settings, study, row, seed)
+    note = read_run(folder)
+    if note is None or note.status not in ("finished", "diverged") or not (folder / MODEL_FOLDER).is_dir():
+        if folder.exists() and not chosen.resume:
+            shutil.rmtree(folder)  # killed before its first state was saved: there is nothing in it
+        if pretrain(chosen, say).status == "stopped":
+            return False
+    length = chosen.recipe.lengths[-1][1]
+    orders = ("sop", "nsp") if "nsp_accuracy" in study.metrics else ("sop",)
+    score_run(folder, store, length, orders, torch.device(chosen.device))
+    shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)  # states of a finished row are of no more use
+    torch._dynamo.reset()  # graphs of one row are of no use to the next, and torch keeps only so many
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    return True
+
+
+def _note(settings: StudySettings, done: Done) -> None:
+    """Leave, or compare with, the note of what this study is of."""
+    facts = {**settings.facts(), "corpus": done.corpus}
+    known = read_run(settings.out)
+    if known is None:
+        if any(path.name != "lock" for path in settings.out.iterdir()):
+            raise InputError(f"{settings.out} is not empty and holds no study; name another folder")
+        write_run(settings.out, "study", facts, parents=[parent_of("corpus", settings.corpus)], status="running")
+        return
+    for name, value in facts.items():
+        if known.settings.get(name) != value:
+            raise InputError(
+                f"{settings.out} holds a study with {name} {known.settings.get(name)}, not {value}; go on with the "
+                "same, or name another folder"
+            )
+    update_run(settings.out, status="running")
+
+
+def _is_recipe(word: str) -> bool:
+    return word.partition("=")[0] in RECIPE_FIELDS

@@ -1,0 +1,109 @@
+"""What a finished row is judged by: sums over batches of held-out text that are the same for every row of a study.
+
+They are kept batch by batch, because how much batches differ is how much a figure can be trusted.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from litebert.checkpoints.folder import load_model
+from litebert.corpus.batch_settings import BatchSettings
+from litebert.corpus.batches import Batches
+from litebert.corpus.store import Store
+from litebert.errors import InputError
+from litebert.nn.network import Network
+from litebert.pretrain.held_out import HELD_OUT_RATE
+from litebert.pretrain.objective import LOGIT_CHUNK, Pretraining
+from litebert.runs import write_atomically
+from litebert.study.noise import Sums
+from litebert.train import precision
+from litebert.train.settings import Precision
+
+SCORES = "scores.json"
+MOST_TOKENS = {"cpu": 1 << 16, "cuda": 1 << 20}  # of held-out text
+BATCH_TOKENS = 4096
+FEWEST_BATCHES = 16  # where the text is enough: a spread is taken over them
+
+# Sums by kind: "mlm" and, for each order that pairs were made by, "sop" and "nsp"; of each batch (loss, right, items).
+Table = dict[str, list[list[float]]]
+
+
+@dataclass(frozen=True)
+class RowScores:
+    """A row of one seed, finished."""
+
+    status: str
+    table: Table
+    facts: Mapping[str, Any]  # steps, tokens, seconds
+
+    def sums(self, metric: str) -> Sums | None:
+        """What a metric such as ``mlm_loss`` or ``nsp_accuracy`` is the ratio of, by batch; None: not measured."""
+        kind, _, what = metric.partition("_")
+        rows = [row for row in self.table.get(kind, []) if row[2]]
+        if not rows:
+            return None
+        numbers = np.array(rows, np.float64)
+        return numbers[:, [0 if what == "loss" else 1, 2]]
+
+
+def held_out_settings(store: Store, length: int, order: str, device: torch.device) -> BatchSettings:
+    """Batches small enough that there are several, plainly masked."""
+    tokens = store.split("held_out").num_tokens
+    budget = max(length, min(BATCH_TOKENS, tokens // FEWEST_BATCHES))
+    assert order in ("sop", "nsp")
+    return BatchSettings(
+        length=length, budget=budget, order="sop" if order == "sop" else "nsp", masking="plain", rate=HELD_OUT_RATE
+    )
+
+
+@torch.no_grad()
+def score_network(
+    network: Network, store: Store, length: int, orders: Sequence[str], device: torch.device, kind: Precision
+) -> Table:
+    """Sums of every kind; masked words are counted on the pairs of the first order only."""
+    network.to(device).eval()
+    objective, table = Pretraining(length, LOGIT_CHUNK), Table()
+    for number, order in enumerate(orders):
+        settings = held_out_settings(store, length, order, device)
+        batches = Batches(store, "held_out", settings)
+        for index in range(min(batches.len(0), max(1, MOST_TOKENS[device.type] // settings.budget))):
+            batch = batches.batch(0, index)
+            counts = objective.counts(batch)
+            with precision.cast(kind, device):
+                parts = objective.parts(network, objective.tensors(batch, device))
+            for part, sums in parts.items():
+                if part == "mlm" and number:
+                    continue
+                name = order if part == "order" else part
+                table.setdefault(name, []).append([float(sums.loss), float(sums.right), float(counts[part])])
+    return table
+
+
+def score_run(run: Path, store: Store, length: int, orders: Sequence[str], device: torch.device) -> RowScores:
+    """Score the model of a run and leave the sums in its folder."""
+    if not store.split("held_out").num_tokens:
+        raise InputError(f"{store.folder} has no held-out text to judge by; build it with --held-out 5%")
+    note = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    facts = {name: note["result"].get(name) for name in ("step", "tokens", "seconds")}
+    table: Table = {}
+    if note["status"] == "finished":
+        network = load_model(run / "model").network
+        table = score_network(network, store, length, orders, device, precision.default_precision(device))
+    scores = RowScores(note["status"], table, facts)
+    write_atomically(run / SCORES, json.dumps({"status": scores.status, "table": table, "facts": facts}) + "\n")
+    return scores
+
+
+def read_scores(run: Path) -> RowScores | None:
+    """The scores of a run that was finished; None: it was not."""
+    try:
+        note = json.loads((run / SCORES).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return RowScores(note["status"], note["table"], note["facts"])
