@@ -75,7 +75,7 @@ def layer_rows(model: ModelFigures) -> list[tuple[str, ...]]:
     heading = ("layer", "distance", "angle", "[CLS] cosine", "entropy", "of widest")
     rows: list[tuple[str, ...]] = [heading + (("state cosine", "weights changed") if against else ())]
     for index, one in enumerate(model.layers):
-        cells = (
+        cells: tuple[str, ...] = (
             str(one.layer),
             f"{one.distance:.2f}",
             f"{one.angle:.1f}°",
