@@ -69,6 +69,9 @@ def pretrain(
     compiled: Annotated[
         bool | None, typer.Option("--compile/--no-compile", help="Time torch.compile, too; on a GPU by default.")
     ] = None,
+    limit: Annotated[
+        float | None, typer.Option(help="Seconds for one engine on one text, compiling included.  [default: 600, 75]")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """A pretraining step: tokens per second, memory and share of the peak next to transformers, same weights."""
@@ -84,7 +87,46 @@ def pretrain(
         tokens=tokens,
         length=length,
         compiled=compiled,
+        limit=limit,
         say=lambda sentence: typer.echo(sentence, err=True),
+    )
+    typer.echo(json_module.dumps(dataclasses.asdict(report), indent=2) if json else table(report))
+
+
+@app.command()
+def finetune(
+    model: Annotated[str, typer.Argument(help="The folder of a pretrained model.")],
+    data: Annotated[Path, typer.Option(help="The folder of GLUE with the task's own folder in it.")],
+    task: Annotated[str, typer.Option(help="Whose texts to train on.")] = "sst2",
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    batch: Annotated[list[int] | None, typer.Option(help="Examples of a step.  [default: 32 and 128]")] = None,
+    steps: Annotated[int, typer.Option(help="Steps that are timed; 0: what suits the device.")] = 0,
+    turns: Annotated[int, typer.Option(help="How often each engine is timed, the best counting; 0: as suits.")] = 0,
+    quality: Annotated[
+        bool, typer.Option("--quality", help="Not how fast but how good: seeds of MRPC, RTE, CoLA and STS-B.")
+    ] = False,
+    tasks: Annotated[str, typer.Option(help="With --quality: which of them.")] = "mrpc,rte,cola,stsb",
+    seeds: Annotated[int, typer.Option(help="With --quality: how many seeds.")] = 5,
+    epochs: Annotated[float, typer.Option(help="With --quality: how long.")] = 4.0,
+    json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Fine-tuning steps a second next to Hugging Face's Trainer, same weights and texts; or scores next to theirs."""
+    import dataclasses
+    import json as json_module
+
+    def say(sentence: str) -> None:
+        typer.echo(sentence, err=True)
+
+    if quality:
+        from litebert.bench.finetune_quality import bench_quality, quality_table
+
+        found = bench_quality(model, data, tasks=tasks.split(","), seeds=seeds, epochs=epochs, device=device, say=say)
+        typer.echo(json_module.dumps([dataclasses.asdict(o) for o in found]) if json else quality_table(found))
+        return
+    from litebert.bench.finetune import BATCHES, bench_finetune, table
+
+    report = bench_finetune(
+        model, data, task=task, device=device, batches=batch or BATCHES, steps=steps, turns=turns, say=say
     )
     typer.echo(json_module.dumps(dataclasses.asdict(report), indent=2) if json else table(report))
 

@@ -1,0 +1,220 @@
+"""Fine-tuning as Hugging Face's users do it: their ``Trainer``, their model, dynamic padding; for benchmarks only.
+
+Where ``accelerate``, which their Trainer needs, is missing, a plain loop over their model stands in for it. It does
+the same steps without the Trainer's own overhead, so it is the harder one to beat; reports say which it was.
+"""
+
+import importlib.util
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count, islice
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from litebert.checkpoints.folder import save_model
+from litebert.errors import InputError
+from litebert.nn.network import Network
+from litebert.tasks.encoding import Inputs
+from litebert.tasks.recipes import FinetuneRecipe
+from litebert.tasks.targets import Targets
+from litebert.text.tokenizer import Tokenizer
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Seconds of the steps after the warm-up, and what their inputs held."""
+
+    engine: str
+    seconds: float
+    steps: int
+    tokens: int  # without padding
+    padded: int
+
+
+def has_trainer() -> bool:
+    """Whether their Trainer can run here."""
+    return importlib.util.find_spec("accelerate") is not None
+
+
+def their_model(network: Network, tokenizer: Tokenizer) -> nn.Module:
+    """The same weights in their class for sequences."""
+    try:
+        import transformers
+    except ImportError:
+        raise InputError("this compares with transformers; install it: pip install 'litebert[dev]'") from None
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
+    with tempfile.TemporaryDirectory() as folder:
+        save_model(folder + "/model", network, tokenizer, verb="bench", written_out=True)
+        model: nn.Module = transformers.AutoModelForSequenceClassification.from_pretrained(folder + "/model")
+        return model
+
+
+def their_rows(inputs: Inputs, targets: Targets | None) -> list[Row]:
+    """Inputs as a list of examples, tokenised before the clock starts, as their map() leaves them."""
+    rows: list[Row] = []
+    for number in range(len(inputs)):
+        at = slice(inputs.starts[number], inputs.starts[number + 1])
+        row: Row = {"input_ids": inputs.ids[at].tolist(), "token_type_ids": inputs.segments[at].tolist()}
+        row["attention_mask"] = [1] * len(row["input_ids"])
+        if targets is not None:
+            row["labels"] = int(targets.labels[number]) if len(targets.labels) else float(targets.values[number])
+        rows.append(row)
+    return rows
+
+
+class Padding:
+    """Their dynamic padding: to the longest of the batch. It counts what it makes."""
+
+    def __init__(self, pad_id: int) -> None:
+        self.pad_id = pad_id
+        self.tokens = self.padded = 0
+
+    def __call__(self, rows: Sequence[Row]) -> dict[str, Tensor]:
+        longest = max(len(row["input_ids"]) for row in rows)
+        self.tokens += sum(len(row["input_ids"]) for row in rows)
+        self.padded += longest * len(rows)
+
+        def column(name: str, filler: int) -> Tensor:
+            return torch.tensor([row[name] + [filler] * (longest - len(row[name])) for row in rows])
+
+        batch = {
+            "input_ids": column("input_ids", self.pad_id),
+            "token_type_ids": column("token_type_ids", 0),
+            "attention_mask": column("attention_mask", 0),
+        }
+        if "labels" in rows[0]:
+            batch["labels"] = torch.tensor([row["labels"] for row in rows])
+        return batch
+
+
+def train_theirs(
+    model: nn.Module,
+    rows: list[Row],
+    recipe: FinetuneRecipe,
+    *,
+    device: str,
+    seed: int,
+    pad_id: int,
+    warm: int = 0,
+    plain: bool | None = None,
+) -> Timed:
+    """Train their model in place; ``warm`` steps are not timed. ``plain`` leaves their Trainer out though it is there."""
+    assert recipe.steps is not None and recipe.rate is not None
+    padding = Padding(pad_id)
+    use_plain = not has_trainer() if plain is None else plain
+    train = _plain if use_plain else _with_trainer
+    seconds = train(model, rows, recipe, device, seed, padding, warm)
+    name = "transformers, plain loop" if use_plain else "transformers Trainer"
+    return Timed(name, seconds, recipe.steps - warm, padding.tokens, padding.padded)
+
+
+def _with_trainer(
+    model: nn.Module, rows: list[Row], recipe: FinetuneRecipe, device: str, seed: int, padding: Padding, warm: int
+) -> float:
+    from transformers import Trainer, TrainerCallback, TrainingArguments
+
+    marks: dict[int, float] = {}
+
+    class Clock(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if state.global_step in (warm, recipe.steps):
+                marks[state.global_step] = _now(device)
+
+    assert recipe.steps is not None and recipe.rate is not None
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(
+            output_dir=folder,
+            per_device_train_batch_size=recipe.batch,
+            learning_rate=recipe.rate,
+            max_steps=recipe.steps,
+            warmup_steps=round(recipe.warmup * recipe.steps),
+            lr_scheduler_type="linear",
+            weight_decay=recipe.weight_decay,
+            adam_beta1=recipe.betas[0],
+            adam_beta2=recipe.betas[1],
+            adam_epsilon=recipe.eps,
+            max_grad_norm=recipe.clip,
+            bf16=device == "cuda",
+            use_cpu=device == "cpu",
+            seed=seed,
+            save_strategy="no",
+            logging_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+            remove_unused_columns=False,
+        )
+        trainer = Trainer(
+            model=model,
+            args=arguments,
+            train_dataset=rows,
+            data_collator=padding,
+            callbacks=[Clock()],
+        )
+        marks[0] = _now(device)
+        trainer.train()
+    return marks[recipe.steps] - marks[warm]
+
+
+def _plain(
+    model: nn.Module, rows: list[Row], recipe: FinetuneRecipe, device: str, seed: int, padding: Padding, warm: int
+) -> float:
+    """The steps of their Trainer written out."""
+    assert recipe.steps is not None and recipe.rate is not None
+    torch.manual_seed(seed)
+    model.to(device).train()
+    named = list(model.named_parameters())
+    still = [p for name, p in named if name.endswith("bias") or "norm" in name.lower()]
+    decaying = [p for name, p in named if not (name.endswith("bias") or "norm" in name.lower())]
+    groups = [{"params": decaying, "weight_decay": recipe.weight_decay}, {"params": still, "weight_decay": 0.0}]
+    optimiser = torch.optim.AdamW(groups, lr=recipe.rate, betas=recipe.betas, eps=recipe.eps, fused=True)
+    up = max(round(recipe.warmup * recipe.steps), 1)
+    total = recipe.steps
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimiser, lambda step: step / up if step < up else max(0.0, (total - step) / max(1, total - up))
+    )
+    begun = _now(device)
+    for step, chosen in enumerate(islice(_orders(len(rows), recipe.batch, seed), total), start=1):
+        batch = {name: tensor.to(device) for name, tensor in padding([rows[int(n)] for n in chosen]).items()}
+        with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
+            loss = model(**batch).loss
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
+        optimiser.step()
+        schedule.step()
+        optimiser.zero_grad(set_to_none=True)
+        if step == warm:
+            begun = _now(device)
+    return _now(device) - begun
+
+
+def _orders(items: int, batch: int, seed: int) -> Iterator[npt.NDArray[np.int64]]:
+    for epoch in count():
+        order = np.random.default_rng([seed, epoch]).permutation(items)
+        yield from (order[first : first + batch] for first in range(0, items, batch))
+
+
+def _now(device: str) -> float:
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+@torch.no_grad()
+def their_scores(model: nn.Module, inputs: Inputs, *, device: str, pad_id: int, batch: int = 64) -> npt.NDArray[Any]:
+    """Their logits for every input, in order."""
+    model.to(device).eval()
+    rows, padding = their_rows(inputs, None), Padding(pad_id)
+    found = []
+    for first in range(0, len(rows), batch):
+        inside = {name: tensor.to(device) for name, tensor in padding(rows[first : first + batch]).items()}
+        found.append(model(**inside).logits.float().cpu().numpy())
+    return np.concatenate(found)
