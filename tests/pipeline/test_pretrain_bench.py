@@ -1,10 +1,17 @@
 """The measured step next to transformers: both lose the same at the first step, on full and on mixed lengths."""
 
+import signal
+import time
+
 import pytest
 import torch
 
-from litebert.bench.pretrain import bench_pretrain, table
+from litebert.bench.made_up import mixed_batches
+from litebert.bench.pretrain import _at_most, _TooLong, bench_pretrain, table
+from litebert.bench.theirs import padded_chunks
 from litebert.errors import InputError
+from litebert.nn.families import preset_config
+from litebert.train.objective import Learner
 
 pytest.importorskip("transformers")
 
@@ -34,6 +41,48 @@ def test_a_store_gives_its_own_lengths_and_masks(store):
     theirs, ours = report.cases[1].rows
     assert report.cases[1].text == "the store's own lengths" and report.cases[1].mean_length < 64
     assert theirs.first_loss == pytest.approx(ours.first_loss, abs=2e-5)
+
+
+def test_an_engine_that_takes_too_long_is_left_behind(monkeypatch):
+    """Compiling for ever costs its own figures and nobody else's; every figure is said as soon as it is there."""
+    asked: list[bool] = []
+
+    def never_ready(model, dynamic):
+        asked.append(dynamic)
+        return lambda **inputs: signal.raise_signal(signal.SIGALRM)  # as if the time were up
+
+    monkeypatch.setattr(torch, "compile", never_ready)
+    monkeypatch.setattr(Learner, "compile", lambda self: None)
+    said: list[str] = []
+    report = bench_pretrain("albert-tiny", tokens=256, length=32, compiled=True, limit=500, say=said.append)
+    for case in report.cases:
+        ready = {row.engine: not row.problem for row in case.rows}
+        assert list(ready.values()) == [True, True, True, False] and "transformers, compiled" in ready
+        assert case.rows[-1].problem == "not finished in 500 s"
+    assert asked == [False, True]  # it is told where shapes change
+    assert sum("tokens/s" in sentence for sentence in said) == 6
+    assert "not finished in 500 s" in table(report)
+
+
+def test_the_alarm_rings_and_is_put_away():
+    before = signal.getsignal(signal.SIGALRM)
+    with pytest.raises(_TooLong), _at_most(0.05):
+        time.sleep(30)
+    assert signal.getsignal(signal.SIGALRM) is before and signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+def test_theirs_are_padded_to_few_shapes_and_all_tokens_are_there():
+    config = preset_config("albert-tiny")
+    for batch in mixed_batches(config, 2048, 256, 3):
+        chunks = padded_chunks(batch, config, rows_at_once=8, multiple=64)
+        assert all(chunk["input_ids"].shape[1] % 64 == 0 for chunk in chunks)
+        assert max(map(_rows, chunks)) <= 8 and max(map(_rows, chunks)) - min(map(_rows, chunks)) < len(chunks)
+        assert sum(int(chunk["attention_mask"].sum()) for chunk in chunks) == batch.num_tokens
+        assert sum(int((chunk["labels"] != -100).sum()) for chunk in chunks) == batch.num_masked
+
+
+def _rows(chunk):
+    return chunk["input_ids"].shape[0]
 
 
 def test_mistakes_get_a_sentence():

@@ -4,7 +4,6 @@ Theirs pads each batch to its longest text, as a user's code would; ours packs. 
 once more with the texts sorted by length, which is the best that padding can do.
 """
 
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from litebert.checkpoints.folder import load_model, save_model
+from litebert.bench.theirs import their_model
+from litebert.checkpoints.folder import load_model
 from litebert.errors import InputError
 from litebert.infer.packing import token_batches
 from litebert.nn.layout import Layout
@@ -66,7 +66,7 @@ def bench_forward(
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     loaded = load_model(source, device=device)
     ids = _ids(loaded, texts, count, mean)
-    theirs = _their_model(loaded.network).to(device).eval()
+    theirs = their_model(loaded.network, "AutoModel").to(device).eval()
     with torch.inference_mode():
         expected = _packed(loaded.network, ids, device)()
     ours, theirs = loaded.network.to(dtype), theirs.to(dtype)
@@ -101,20 +101,6 @@ def _ids(loaded, texts: Sequence[str] | None, count: int, mean: float) -> list[l
     generator = np.random.default_rng(1)
     low = min(10, config.vocab_size - 1)
     return [generator.integers(low, config.vocab_size, n).tolist() for n in mixed_lengths(count, mean, longest)]
-
-
-def _their_model(network: Network) -> torch.nn.Module:
-    try:
-        import transformers
-    except ImportError:
-        raise InputError(
-            "`litebert bench` compares with transformers; install it: pip install 'litebert[dev]'"
-        ) from None
-    transformers.utils.logging.disable_progress_bar()
-    transformers.utils.logging.set_verbosity_error()
-    with tempfile.TemporaryDirectory() as folder:
-        save_model(folder + "/model", network, None, verb="bench", written_out=True)
-        return transformers.AutoModel.from_pretrained(folder + "/model")
 
 
 def _padded(

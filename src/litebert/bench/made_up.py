@@ -14,12 +14,20 @@ RATE = 0.15
 
 
 def made_up_batch(
-    config: EncoderConfig, lengths: Sequence[int], *, tokens: int, length: int, sequences: int, seed: int = 0
+    config: EncoderConfig,
+    lengths: Sequence[int],
+    *,
+    tokens: int,
+    length: int,
+    sequences: int,
+    room: int = 0,
+    seed: int = 0,
 ) -> Batch:
     """Random ids in sequences of these lengths, padded to fixed shapes; two segments each, some of them swapped."""
     random = np.random.default_rng(seed)
     sizes = np.array(lengths)
-    used, count, room = int(sizes.sum()), len(sizes), -(-int(RATE * tokens + 64) // 64) * 64
+    used, count = int(sizes.sum()), len(sizes)
+    room = room or -(-int(RATE * tokens + 64) // 64) * 64
     ids, segments, positions = (np.zeros(tokens, np.int32) for _ in range(3))
     starts, labels = np.zeros(sequences + 1, np.int32), np.zeros(sequences, np.int32)
     starts[1 : count + 1] = sizes.cumsum()
@@ -53,11 +61,12 @@ def made_up_batch(
     )
 
 
-def full_batches(config: EncoderConfig, tokens: int, length: int, count: int) -> list[Batch]:
-    """Batches whose sequences all have the full length."""
+def full_batches(config: EncoderConfig, tokens: int, length: int, count: int, like: Batch | None = None) -> list[Batch]:
+    """Batches whose sequences all have the full length, in tensors of the shapes of ``like``."""
     rows = tokens // length
+    sequences, room = (rows, 0) if like is None else (max(rows, len(like.order_labels)), len(like.mask_positions))
     return [
-        made_up_batch(config, [length] * rows, tokens=tokens, length=length, sequences=rows, seed=seed)
+        made_up_batch(config, [length] * rows, tokens=tokens, length=length, sequences=sequences, room=room, seed=seed)
         for seed in range(count)
     ]
 

@@ -1,32 +1,35 @@
 """A pretraining step side by side with ``transformers``: same weights, sequences, masks and optimiser, in one run.
 
 Theirs are padded to the longest of each forward pass, as their collator would, at most as many sequences at once as
-fill the step at full length; gradients add up over the step. Only real tokens count, in speed and in arithmetic.
+fill the step at full length; gradients add up over the step. Only real tokens count, in speed and in arithmetic. An
+engine that is not ready in time is said to be so and left behind.
 """
 
+import contextlib
 import copy
 import gc
-import tempfile
+import signal
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from litebert.bench.made_up import full_batches, mixed_batches
-from litebert.checkpoints.folder import model_config, save_model
+from litebert.bench.theirs import MULTIPLE, Step, TheirPretraining, padded_chunks, their_model
+from litebert.checkpoints.folder import model_config
 from litebert.corpus.batch_settings import BatchSettings
 from litebert.corpus.batches import Batches
 from litebert.corpus.rows import Batch
 from litebert.corpus.store import Store
 from litebert.errors import InputError
+from litebert.nn.config import EncoderConfig
 from litebert.nn.network import Network, pretraining_network
-from litebert.pretrain.objective import IGNORED, LOGIT_CHUNK, Pretraining
+from litebert.pretrain.objective import LOGIT_CHUNK, Pretraining
 from litebert.pretrain.utilisation import batch_flops, product_rate
 from litebert.train import parallel, precision
 from litebert.train.objective import Learner
@@ -36,8 +39,10 @@ from litebert.train.optimisers import build_optimiser
 USUAL_MODEL = {"cpu": "albert-small", "cuda": "albert-base-v2"}
 USUAL_TOKENS = {"cpu": 4096, "cuda": 65_536}
 USUAL_LENGTH = {"cpu": 128, "cuda": 512}
-STEPS = {"cpu": 2, "cuda": 8}  # of a timed pass
+STEPS = {"cpu": 2, "cuda": 6}  # of a timed pass
 PASSES = {"cpu": 2, "cuda": 2}  # the best of which counts
+LIMIT = {"cpu": 600.0, "cuda": 75.0}  # seconds for one engine on one text, compiling included
+LIMIT_OF_ALL = {"cpu": 3600.0, "cuda": 220.0}
 OPTIMISER = OptimiserSettings(name="adamw", rate=1e-4)
 CLIP = 1.0
 
@@ -47,11 +52,12 @@ class Row:
     """One engine on one kind of text."""
 
     engine: str
-    tokens_per_second: float
-    ratio: float  # to transformers eager
-    mfu: float
-    peak_bytes: int | None  # of the allocator, on a GPU
-    first_loss: float
+    tokens_per_second: float = 0.0
+    ratio: float = 0.0  # to transformers eager
+    mfu: float = 0.0
+    peak_bytes: int | None = None  # of the allocator, on a GPU
+    first_loss: float = float("nan")
+    ready_seconds: float = 0.0  # until the first step was done, compiling included
     problem: str = ""  # why there are no figures
 
 
@@ -86,7 +92,9 @@ def table(report: Report) -> str:
     ]
     for case in report.cases:
         lines.append(f"\n{case.text}: {case.mean_length:.0f} tokens in the mean, theirs {case.padding:.0%} padding")
-        lines.append(f"{'engine':24} {'tokens/s':>10} {'ratio':>6} {'MFU':>6} {'memory':>9} {'first loss':>10}")
+        lines.append(
+            f"{'engine':24} {'tokens/s':>10} {'ratio':>6} {'MFU':>6} {'memory':>9} {'first loss':>10} {'ready in':>9}"
+        )
         for row in case.rows:
             if row.problem:
                 lines.append(f"{row.engine:24} {row.problem}")
@@ -94,13 +102,9 @@ def table(report: Report) -> str:
             memory = "-" if row.peak_bytes is None else f"{row.peak_bytes / 2**30:.1f} GiB"
             lines.append(
                 f"{row.engine:24} {row.tokens_per_second:10,.0f} {row.ratio:6.2f} {row.mfu:6.1%} {memory:>9} "
-                f"{row.first_loss:10.5f}"
+                f"{row.first_loss:10.5f} {row.ready_seconds:7.1f} s"
             )
     return "\n".join(lines)
-
-
-# Takes a step on a batch; asked to look, it says what it lost (which waits for the device and costs time).
-Step = Callable[[int, bool], float]
 
 
 def bench_pretrain(
@@ -111,6 +115,7 @@ def bench_pretrain(
     tokens: int | None = None,
     length: int | None = None,
     compiled: bool | None = None,
+    limit: float | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Report:
     """Time both libraries on full-length text and on text of the store's lengths (without a store: mixed ones)."""
@@ -129,25 +134,35 @@ def bench_pretrain(
         most = min(config.max_positions, tokens)
         raise InputError(f"--length is {length} but must lie between 8 and {most} for {source} and {tokens} tokens")
     torch.manual_seed(0)
-    network, where, steps = pretraining_network(config), torch.device(device), STEPS[device]
-    theirs = _their_model(network)
+    network, where = pretraining_network(config), torch.device(device)
+    theirs = their_model(network, "AutoModelForPreTraining")
     kind = precision.default_precision(where)
     peak = product_rate(where, kind)
-    if opened:
-        settings = BatchSettings(length=length, budget=tokens, fixed=True)
-        batches = Batches(opened, "train", settings)
-        mixed = [batches.batch(0, number) for number in range(min(steps, batches.len(0)))]
+    say(f"a large matrix product runs at {peak / 1e12:.3g} TFLOP/s")
+    texts = _texts(config, opened, tokens, length, STEPS[device])
+    work = _Work(network, theirs, texts, where, length, tokens // length, peak, limit or LIMIT[device])
+    return Report(source, device, kind, tokens, length, peak, work.cases(compiled, say))
+
+
+def _texts(
+    config: EncoderConfig, store: Store | None, tokens: int, length: int, count: int
+) -> dict[str, Sequence[Batch]]:
+    """Batches of full-length and of mixed inputs, in tensors of the same shapes: what is compiled serves both."""
+    if store:
+        batches = Batches(store, "train", BatchSettings(length=length, budget=tokens, fixed=True))
+        mixed = [batches.batch(0, number) for number in range(min(count, batches.len(0)))]
     else:
-        mixed = mixed_batches(config, tokens, length, steps)
-    texts = {
-        "full-length inputs": full_batches(config, tokens, length, steps),
-        "the store's own lengths" if opened else "mixed lengths": mixed,
-    }
-    cases = []
-    for text, batches_of_text in texts.items():
-        work = _Work(network, theirs, batches_of_text, where, length, tokens // length, peak)
-        cases.append(work.case(text, compiled, say))
-    return Report(source, device, kind, tokens, length, peak, tuple(cases))
+        mixed = mixed_batches(config, tokens, length, count)
+    full = full_batches(config, tokens, length, len(mixed), like=mixed[0])
+    return {"full-length inputs": full, "the store's own lengths" if store else "mixed lengths": mixed}
+
+
+class _Engine(Protocol):
+    """A library's way to take steps."""
+
+    def step_on(self, batches: Sequence[Batch]) -> Step:
+        """Steps on these batches, from the first weights on."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -156,51 +171,72 @@ class _Work:
 
     network: Network
     theirs: nn.Module
-    batches: Sequence[Batch]
+    texts: Mapping[str, Sequence[Batch]]
     device: torch.device
     length: int
     rows_at_once: int  # of theirs
     peak: float
+    limit: float
 
-    def case(self, text: str, compiled: bool, say: Callable[[str], None]) -> Case:
-        makers: dict[str, Callable[[], Step]] = {
-            "transformers": lambda: self._theirs(False),
-            "litebert": lambda: self._ours(False),
+    def cases(self, compiled: bool, say: Callable[[str], None]) -> tuple[Case, ...]:
+        engines: dict[str, Callable[[], _Engine]] = {
+            "transformers": lambda: _Theirs(self, False),
+            "litebert": lambda: _Ours(self, False),
         }
         if compiled:
-            makers["transformers, compiled"] = lambda: self._theirs(True)
-            makers["litebert, compiled"] = lambda: self._ours(True)
-        rows: list[Row] = []
-        for name, make in makers.items():
-            say(f"timing {name} on {text} ...")
-            rows.append(self._row(name, make, rows[0].tokens_per_second if rows else None))
-            done = rows[-1]
-            say(f"  {done.tokens_per_second:,.0f} tokens/s, {done.mfu:.1%} of the peak {done.problem}".rstrip())
-        padded = sum(int(chunk["attention_mask"].numel()) for batch in self.batches for chunk in self._chunks(batch))
-        tokens, sequences = (sum(getattr(b, name) for b in self.batches) for name in ("num_tokens", "num_sequences"))
+            engines["litebert, compiled"] = lambda: _Ours(self, True)
+            engines["transformers, compiled"] = lambda: _Theirs(self, True)  # last: it takes longest to be ready
+        until = time.monotonic() + LIMIT_OF_ALL[self.device.type]
+        rows: dict[str, list[Row]] = {text: [] for text in self.texts}
+        for name, make in engines.items():
+            _forget(self.device)
+            engine = make()
+            for text, batches in self.texts.items():
+                say(f"timing {name} on {text} ...")
+                eager = rows[text][0].tokens_per_second if rows[text] else None
+                done = self._row(name, engine, batches, eager, min(self.limit, until - time.monotonic()))
+                rows[text].append(done)
+                say(f"  {done.problem or f'{done.tokens_per_second:,.0f} tokens/s, {done.mfu:.1%} of the peak'}")
+            del engine
+        return tuple(self._case(text, found) for text, found in rows.items())
+
+    def _case(self, text: str, rows: Sequence[Row]) -> Case:
+        batches = self.texts[text]
+        chunks = [chunk for batch in batches for chunk in self.chunks(batch, 1)]
+        padded = sum(int(chunk["attention_mask"].numel()) for chunk in chunks)
+        tokens, sequences = (sum(getattr(b, name) for b in batches) for name in ("num_tokens", "num_sequences"))
         return Case(text, tokens / sequences, 1 - tokens / padded, tuple(rows))
 
-    def _row(self, name: str, make: Callable[[], Step], eager: float | None) -> Row:
-        _forget(self.device)
-        try:
-            step = make()
-            loss = step(0, True)
-            seconds, peak_bytes = self._time(step)
-        except torch.OutOfMemoryError:
-            return Row(name, 0.0, 0.0, 0.0, None, float("nan"), "out of memory")
-        speed = sum(batch.num_tokens for batch in self.batches) / seconds
-        flops = sum(batch_flops(self.network.config.encoder, batch) for batch in self.batches)
-        ratio = speed / eager if eager else 1.0
-        return Row(name, speed, ratio, flops / seconds / self.peak, peak_bytes, loss)
+    def chunks(self, batch: Batch, multiple: int) -> list[dict[str, torch.Tensor]]:
+        return padded_chunks(batch, self.network.config.encoder, self.rows_at_once, multiple)
 
-    def _time(self, step: Step) -> tuple[float, int | None]:
+    def _row(self, name: str, engine: _Engine, batches: Sequence[Batch], eager: float | None, limit: float) -> Row:
+        if limit < 1:
+            return Row(name, problem="left out: the time for all is up")
+        begun = time.perf_counter()
+        try:
+            with _at_most(limit):
+                step = engine.step_on(batches)
+                loss = step(0, True)
+                ready = time.perf_counter() - begun
+                seconds, peak_bytes = self._time(step, len(batches))
+        except torch.OutOfMemoryError:
+            return Row(name, problem="out of memory")
+        except _TooLong:
+            return Row(name, problem=f"not finished in {limit:.0f} s")
+        speed = sum(batch.num_tokens for batch in batches) / seconds
+        flops = sum(batch_flops(self.network.config.encoder, batch) for batch in batches)
+        ratio = speed / eager if eager else float(not eager)
+        return Row(name, speed, ratio, flops / seconds / self.peak, peak_bytes, loss, ready)
+
+    def _time(self, step: Step, count: int) -> tuple[float, int | None]:
         """The best pass over all batches after one to warm up, and the allocator's peak in those."""
         on_cuda, best = self.device.type == "cuda", float("inf")
         for number in range(PASSES[self.device.type] + 1):
             if on_cuda:
                 torch.cuda.synchronize()
             begun = time.perf_counter()
-            for index in range(len(self.batches)):
+            for index in range(count):
                 step(index, False)
             if on_cuda:
                 torch.cuda.synchronize()
@@ -210,21 +246,41 @@ class _Work:
                 torch.cuda.reset_peak_memory_stats()  # compiling tries things out; training does not
         return best, torch.cuda.max_memory_allocated() if on_cuda else None
 
-    def _ours(self, compiled: bool) -> Step:
-        """As the loop does it, on one device."""
-        network = copy.deepcopy(self.network).to(self.device).train()
-        objective = Pretraining(self.length, 0 if compiled else LOGIT_CHUNK)
-        learner, kind = Learner(network, objective), precision.default_precision(self.device)
+
+class _Theirs:
+    """As their users do it: padded, logits at every position, their own loss."""
+
+    def __init__(self, work: _Work, compiled: bool) -> None:
+        self.work, self.multiple = work, MULTIPLE if compiled else 1
+        self.training = TheirPretraining(copy.deepcopy(work.theirs), work.device, compiled, OPTIMISER)
+
+    def step_on(self, batches: Sequence[Batch]) -> Step:
+        # Padded before the clock starts.
+        return self.training.step_on([self.work.chunks(batch, self.multiple) for batch in batches], CLIP)
+
+
+class _Ours:
+    """As the loop does it, on one device."""
+
+    def __init__(self, work: _Work, compiled: bool) -> None:
+        self.work = work
+        self.objective = Pretraining(work.length, 0 if compiled else LOGIT_CHUNK)
+        self.learner = Learner(copy.deepcopy(work.network).to(work.device).train(), self.objective)
         if compiled:
-            learner.compile()
-        optimiser = build_optimiser(network, OPTIMISER)
-        scaler = precision.scaler(kind, self.device)
+            self.learner.compile()
+
+    def step_on(self, batches: Sequence[Batch]) -> Step:
+        objective, learner, device = self.objective, self.learner, self.work.device
+        learner.network.load_state_dict(self.work.network.state_dict())
+        kind = precision.default_precision(device)
+        optimiser = build_optimiser(learner.network, OPTIMISER)
+        scaler = precision.scaler(kind, device)
 
         def step(index: int, look: bool) -> float:
-            batch = self.batches[index]
+            batch = batches[index]
             counts = objective.counts(batch)
-            with precision.cast(kind, self.device):
-                parts = learner(objective.tensors(batch, self.device))
+            with precision.cast(kind, device):
+                parts = learner(objective.tensors(batch, device))
                 loss = torch.stack([lost / max(counts[name], 1) for name, (lost, _) in parts.items()]).sum()
             scaler.scale(loss).backward()
             if scaler.is_enabled():
@@ -241,98 +297,28 @@ class _Work:
 
         return step
 
-    def _theirs(self, compiled: bool) -> Step:
-        """As their users do it: padded, logits at every position, their own loss."""
-        model: nn.Module = copy.deepcopy(self.theirs).to(self.device).train()
-        kind = precision.default_precision(self.device)
-        run: Callable[..., Any] = torch.compile(model) if compiled else model
-        optimiser = torch.optim.AdamW(_decaying(model), OPTIMISER.rate, OPTIMISER.betas, OPTIMISER.eps, fused=True)
-        scaler = precision.scaler(kind, self.device)
-        chunks = [self._chunks(batch) for batch in self.batches]  # padded before the clock starts
 
-        def step(index: int, look: bool) -> float:
-            sums = torch.zeros(2, 2)
-            for chunk in chunks[index]:
-                inputs = {name: tensor.to(self.device, non_blocking=True) for name, tensor in chunk.items()}
-                with precision.cast(kind, self.device):
-                    out = run(**inputs)
-                scaler.scale(out.loss / len(chunks[index])).backward()
-                if look:
-                    sums += _lost(out, inputs)
-                del out
-            scaler.unscale_(optimiser)
-            nn.utils.clip_grad_norm_(model.parameters(), CLIP)
-            scaler.step(optimiser)
-            scaler.update()
-            optimiser.zero_grad(set_to_none=True)
-            return float((sums[:, 0] / sums[:, 1].clamp(min=1)).sum())
-
-        return step
-
-    def _chunks(self, batch: Batch) -> list[dict[str, Tensor]]:
-        """A batch as padded rows, a few forward passes' worth."""
-        ids, segments = (torch.from_numpy(array).long() for array in (batch.ids, batch.segments))
-        labels = torch.full_like(ids, IGNORED)
-        masked = torch.from_numpy(batch.mask_positions[: batch.num_masked]).long()
-        labels[masked] = torch.from_numpy(batch.mask_targets[: batch.num_masked]).long()
-        order = torch.from_numpy(batch.order_labels).long()
-        bounds = batch.starts[: batch.num_sequences + 1].tolist()
-        sequences = [slice(*pair) for pair in pairwise(bounds)]
-        key = ORDER_KEYS[self.network.config.encoder.family]
-        chunks = []
-        for first in range(0, len(sequences), self.rows_at_once):
-            chosen = sequences[first : first + self.rows_at_once]
-            pad = self.network.config.encoder.pad_id
-            chunks.append(
-                {
-                    "input_ids": _rows(ids, chosen, pad),
-                    "attention_mask": _rows(torch.ones_like(ids), chosen, 0),
-                    "token_type_ids": _rows(segments, chosen, 0),
-                    "labels": _rows(labels, chosen, IGNORED),
-                    key: order[first : first + len(chosen)],
-                }
-            )
-        return chunks
+class _TooLong(BaseException):
+    """Not an Exception, which a compiler might take for its own."""
 
 
-ORDER_KEYS = {"albert": "sentence_order_label", "bert": "next_sentence_label"}
+@contextlib.contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """Break off what takes longer (where a signal can reach it: in the main thread)."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
+    def ring(_number: int, _frame: object) -> None:
+        raise _TooLong
 
-def _lost(out: Any, inputs: dict[str, Tensor]) -> Tensor:
-    """Sum and count of both losses from their logits; their own loss is a mean over each forward pass."""
-    order = next(inputs[name] for name in ORDER_KEYS.values() if name in inputs)
-    scores = out.sop_logits if "sop_logits" in out else out.seq_relationship_logits
-    sums = []
-    for logits, wanted in ((out.prediction_logits, inputs["labels"]), (scores, order)):
-        known = wanted != IGNORED
-        lost = F.cross_entropy(logits.detach()[known].float(), wanted[known], reduction="sum")
-        sums.append([float(lost), float(known.sum())])
-    return torch.tensor(sums)
-
-
-def _rows(flat: Tensor, chosen: list[slice], filler: int) -> Tensor:
-    return nn.utils.rnn.pad_sequence([flat[one] for one in chosen], batch_first=True, padding_value=filler)
-
-
-def _decaying(model: nn.Module) -> list[dict[str, Any]]:
-    """Norms and biases do not decay, as in ours."""
-    named = list(model.named_parameters())
-    plain = [p for name, p in named if name.endswith("bias") or "norm" in name.lower()]
-    others = [p for name, p in named if not (name.endswith("bias") or "norm" in name.lower())]
-    return [{"params": others, "weight_decay": OPTIMISER.weight_decay}, {"params": plain, "weight_decay": 0.0}]
-
-
-def _their_model(network: Network) -> nn.Module:
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
-        import transformers
-    except ImportError:
-        raise InputError("this compares with transformers; install it: pip install 'litebert[dev]'") from None
-    transformers.utils.logging.disable_progress_bar()
-    transformers.utils.logging.set_verbosity_error()
-    with tempfile.TemporaryDirectory() as folder:
-        save_model(folder + "/model", network, None, verb="bench", written_out=True)
-        model: nn.Module = transformers.AutoModelForPreTraining.from_pretrained(folder + "/model")
-        return model
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _forget(device: torch.device) -> None:
