@@ -24,7 +24,10 @@ from litebert.train.objective import Learner
 from litebert.train.settings import Bound
 
 WORDS = ("num_layers=2", "width=32", "embedding_width=16", "num_heads=2", "feed_forward_width=64")
-RECIPE = ("batch_tokens=[[0,1024]]", "micro_tokens=256", "lengths=[[0,64]]", "rate=0.003", "warmup=0.1")
+RECIPE = (
+    *("batch_tokens=[[0,1024]]", "micro_tokens=256", "lengths=[[0,64]]", "rate=0.003", "warmup=0.1"),
+    *("optimiser=adamw", "depths=[]", "order_from=0", "schedule=linear"),  # whatever the budget recipe has come to
+)
 
 
 def settings(store: Path, out: Path, *, recipe=(), words=(), **changes) -> PretrainSettings:

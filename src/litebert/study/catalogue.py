@@ -34,7 +34,7 @@ def study_of(name: str, encoder: EncoderConfig) -> Study:
 
 
 def _paper(average: str, parameters: str = "") -> dict[str, str]:
-    return {**({"parameters": parameters} if parameters else {}), "average of tasks": average}
+    return {**({"parameters": parameters} if parameters else {}), "average": average}
 
 
 def _embedding(encoder: EncoderConfig) -> Study:
@@ -89,10 +89,10 @@ def _embedding(encoder: EncoderConfig) -> Study:
 
 def _sharing(_encoder: EncoderConfig) -> Study:
     published = {
-        "none": ("89M", "81.7", "nothing"),
-        "attention": ("64M", "81.7", "attention"),
-        "ffn": ("38M", "80.2", "feed-forward"),
-        "all": ("12M", "80.1", "everything"),
+        "none": ("89M", "81.7", "nothing shared"),
+        "attention": ("64M", "81.7", "attention shared"),
+        "ffn": ("38M", "80.2", "feed-forward shared"),
+        "all": ("12M", "80.1", "all shared"),
     }
     rows = tuple(
         Row(name=share, label=label, words=(f"share={share}",), paper=_paper(average, parameters))
@@ -132,7 +132,7 @@ def _order(_encoder: EncoderConfig) -> Study:
             name=name,
             label=label,
             words=(f"order={name}",),
-            paper={"MLM": words, "NSP": nsp, "SOP": sop, "average of tasks": average},
+            paper={"MLM": words, "NSP": nsp, "SOP": sop, "average": average},
         )
         for name, (label, words, nsp, sop, average) in published.items()
     )

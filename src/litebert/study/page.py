@@ -96,8 +96,8 @@ def _draw_figures(axes: Axes, report: Report, metric: str, title: str) -> None:
 
 def _draw_paper(axes: Axes, report: Report) -> None:
     """The paper's averages in the same arrangement."""
-    lines = [line for line in report.lines if "average of tasks" in line.row.paper]
-    values = {line.row.name: float(line.row.paper["average of tasks"]) for line in lines}
+    lines = [line for line in report.lines if "average" in line.row.paper]
+    values = {line.row.name: float(line.row.paper["average"]) for line in lines}
     _draw_values(axes, report, lines, values, {})
     axes.set_title("the paper: average of tasks (more is better)")
 
@@ -107,13 +107,11 @@ def _draw_values(
 ) -> None:
     if not report.study.axis:
         names = [line.row.label for line in lines]
-        heights = [values[line.row.name] for line in lines]
-        reach = [errors.get(line.row.name, 0.0) for line in lines]
-        axes.barh(names, heights, xerr=reach if errors else None, color=BLUE, height=0.6, ecolor="#1c2430")
+        reach = [errors.get(line.row.name, 0.0) for line in lines] if errors else None
+        axes.errorbar([values[line.row.name] for line in lines], names, xerr=reach, fmt="o", capsize=3, color=BLUE)
         axes.invert_yaxis()
-        low, high = min(heights) - max([0.0, *reach]), max(heights) + max([0.0, *reach])
-        margin = 0.25 * (high - low) or 0.05 * high
-        axes.set_xlim(max(0.0, low - margin), high + margin)  # differences are what is looked for
+        axes.grid(axis="y", alpha=0.3)
+        axes.margins(x=0.15, y=0.15)
         return
     for number, name in enumerate(dict.fromkeys(line.row.line for line in lines)):
         some = [line for line in lines if line.row.line == name]

@@ -1,0 +1,135 @@
+"""Studies end to end on a small store: rows once, gone on with where they stopped, verdicts from their figures."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import litebert
+from litebert.checkpoints.training import saved_states
+from litebert.cli import app
+from litebert.errors import InputError
+from litebert.pretrain.run import pretrain
+from litebert.study import run as study_run
+from litebert.study.report import report_of
+from litebert.study.run import StudySettings, plan_study, row_folder, row_settings, run_study
+
+WORDS = (
+    *("num_layers=4", "width=16", "embedding_width=8", "num_heads=2", "feed_forward_width=32"),
+    *("batch_tokens=[[0,512]]", "micro_tokens=512", "lengths=[[0,32]]"),
+)
+
+
+def settings(store: Path, out: Path, study: str, **changes) -> StudySettings:
+    fields = {"preset": "albert-tiny", "corpus": store, "budget": None, "steps": 6, "words": WORDS, "device": "cpu"}
+    return StudySettings(study=study, out=out, **{**fields, **changes})
+
+
+def quiet(_: str) -> None:
+    pass
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return litebert.load(folder).network.state_dict()
+
+
+def test_finished_rows_are_not_run_again_and_more_seeds_add_rows(store, tmp_path, monkeypatch):
+    first = settings(store, tmp_path / "study", "dropout")
+    assert run_study(first, quiet).complete
+    trained = []
+
+    def counted(chosen, say):
+        trained.append(chosen.out.name)
+        return pretrain(chosen, say)
+
+    monkeypatch.setattr(study_run, "pretrain", counted)
+    assert run_study(first, quiet).complete and not trained
+    assert not plan_study(replace(first, seeds=2)).complete
+    done = run_study(replace(first, seeds=2), quiet)
+    assert trained == ["with-seed1", "without-seed1"] and done.complete
+    assert {line.seeds for line in report_of(done).lines} == {2}
+    assert not list((tmp_path / "study").rglob("checkpoints"))
+    with pytest.raises(InputError, match="holds a study with steps 6, not 7"):
+        run_study(replace(first, steps=7), quiet)
+
+
+def test_a_row_that_was_killed_goes_on_and_ends_the_same(store, tmp_path):
+    whole, killed = (settings(store, tmp_path / name, "dropout") for name in ("whole", "killed"))
+    run_study(whole, quiet)
+    study = plan_study(killed).study
+    row = study.rows[0]
+    (tmp_path / "killed").mkdir()
+    study_run._note(killed, plan_study(killed))
+    pretrain(replace(row_settings(killed, study, row, 0), save_steps=3), quiet)
+    folder = row_folder(killed, row, 0)
+    shutil.rmtree(saved_states(folder)[-1].folder)  # as if it had been killed after step 3
+    shutil.rmtree(folder / "model")
+    note = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**note, "status": "running"}))
+    said: list[str] = []
+    run_study(killed, said.append)
+    ours = weights(row_folder(killed, row, 0))
+    for name, tensor in weights(row_folder(whole, row, 0)).items():
+        assert torch.equal(tensor, ours[name]), name
+
+
+def test_a_study_that_is_asked_to_stop_says_how_to_go_on(store, tmp_path, monkeypatch):
+    from litebert.train.loop import Result
+
+    monkeypatch.setattr(study_run, "pretrain", lambda *_: Result("stopped", 1, {}, ()))
+    said: list[str] = []
+    done = run_study(settings(store, tmp_path / "study", "dropout"), said.append)
+    assert "the same command goes on" in said[-1] and not done.complete
+    report = report_of(done)
+    assert {found.verdict for _, found in report.verdicts} == {"too small to tell"}
+    assert json.loads((tmp_path / "study" / "run.json").read_text())["status"] == "stopped"
+
+
+def test_depths_start_from_the_next_shallower(store, tmp_path):
+    done = run_study(settings(store, tmp_path / "study", "depth", steps=2), quiet)
+    assert done.complete
+    for row in done.study.rows:
+        note = json.loads((row_folder(done.settings, row, 0) / "run.json").read_text())
+        parents = {parent["role"]: parent["folder"] for parent in note["parents"]}
+        assert ("start" in parents) == bool(row.start)
+        if row.start:
+            assert parents["start"].endswith(f"{row.start}-seed0")
+        assert litebert.load(row_folder(done.settings, row, 0)).network.config.encoder.num_layers == row.place
+
+
+def test_the_order_study_asks_both_questions(store, tmp_path):
+    done = run_study(settings(store, tmp_path / "study", "order"), quiet)
+    lines = {line.row.name: line for line in report_of(done).lines}
+    for name in ("nsp", "sop"):
+        assert {"mlm_loss", "mlm_accuracy", "nsp_accuracy", "sop_accuracy"} == set(lines[name].figures)
+    assert set(lines["none"].figures) == {"mlm_loss", "mlm_accuracy"}
+    scores = done.scores["nsp"][0]
+    assert sum(row[2] for row in scores.table["mlm"]) == sum(row[2] for row in done.scores["sop"][0].table["mlm"])
+
+
+COMMAND = ["study", "sharing", *WORDS, "--preset", "albert-tiny", "--device", "cpu", "--steps", "2"]
+
+
+def test_the_verb(store, tmp_path):
+    where = ["--corpus", str(store), "-o", str(tmp_path / "study")]
+    shown = CliRunner().invoke(app, [*COMMAND, *where, "--dry-run", "--seeds", "3"])
+    assert shown.exit_code == 0 and "12 runs of 2 steps" in shown.stdout and "share=ffn" in shown.stdout
+    assert not (tmp_path / "study").exists()
+    timed = [word for word in COMMAND if word not in ("--steps", "2")]
+    told = CliRunner().invoke(app, [*timed, *where, "--dry-run", "--budget", "5m"])
+    assert "4 runs of 5m: about 20 minutes" in told.stdout
+    ran = CliRunner().invoke(app, [*COMMAND, *where, "--json"])
+    assert ran.exit_code == 0, ran.output
+    found = json.loads(ran.stdout[ran.stdout.index("{") : ran.stdout.rindex("}") + 1])
+    assert [row["name"] for row in found["rows"]] == ["none", "attention", "ffn", "all"]
+    assert found["rows"][0]["parameters"] > found["rows"][3]["parameters"]
+    assert {one["verdict"] for one in found["findings"]} <= {"reproduced", "not reproduced", "too small to tell"}
+    assert json.loads((tmp_path / "study" / "study.json").read_text()) == found
+    page = (tmp_path / "study" / "study.html").read_text()
+    assert page.count("<svg") == 3 and "src=" not in page and "<link" not in page
+    again = CliRunner().invoke(app, [*COMMAND, *where])
+    assert "TOO SMALL TO TELL" in again.stdout or "REPRODUCED" in again.stdout
