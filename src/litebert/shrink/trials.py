@@ -1,0 +1,99 @@
+"""Scores of layers kept, by seed, as they are measured: kept in a file, so that a search that was stopped goes on.
+
+No torch: what a score is, the caller knows.
+"""
+
+import json
+import math
+import time
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from litebert.errors import InputError
+from litebert.shrink.strategies import Layers
+
+Score = Callable[[Layers, int], float]  # layers kept and a seed to a score: higher is better
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One measurement."""
+
+    kept: Layers
+    seed: int
+    score: float
+    seconds: float
+
+
+class Trials:
+    """All measurements so far. ``same`` names the model that layers make: with shared blocks many make one."""
+
+    def __init__(
+        self, score: Score, *, file: Path | None = None, same: Callable[[Layers], Hashable] = lambda kept: kept
+    ) -> None:
+        self._score, self._file, self._same = score, file, same
+        self._known: dict[Hashable, dict[int, Trial]] = {}
+        self.measured = 0  # in this process; the others were read
+        for trial in _read(file):
+            self._known.setdefault(same(trial.kept), {})[trial.seed] = trial
+
+    def scores(self, kept: Layers) -> list[float]:
+        """What is known of these layers."""
+        return [trial.score for trial in self._known.get(self._same(kept), {}).values()]
+
+    def measure(self, kept: Layers, seed: int) -> float:
+        """The score of these layers with a seed, measured unless it is known."""
+        known = self._known.setdefault(self._same(kept), {})
+        if seed not in known:
+            begun = time.monotonic()
+            score = float(self._score(kept, seed))
+            if not math.isfinite(score):
+                raise InputError(
+                    f"layers {kept} with seed {seed} have a score of {score}; the measure must be a number"
+                )
+            known[seed] = Trial(kept=kept, seed=seed, score=score, seconds=time.monotonic() - begun)
+            self.measured += 1
+            self._append(known[seed])
+        return known[seed].score
+
+    def seconds(self, layers: int) -> float:
+        """How long a trial with so many layers may take, by those measured: time follows the number of layers."""
+        every = [trial for known in self._known.values() for trial in known.values()]
+        if not every:
+            return 0.0
+        return sum(trial.seconds / len(trial.kept) for trial in every) / len(every) * layers
+
+    def deviation(self) -> float | None:
+        """The standard deviation that seeds alone make, over all layers tried more than once; None: not known yet."""
+        groups = [[trial.score for trial in known.values()] for known in self._known.values() if len(known) > 1]
+        if not groups:
+            return None
+        squares = sum((score - sum(group) / len(group)) ** 2 for group in groups for score in group)
+        return math.sqrt(squares / sum(len(group) - 1 for group in groups))
+
+    def _append(self, trial: Trial) -> None:
+        if self._file is not None:
+            with self._file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(trial)) + "\n")
+
+
+def _read(file: Path | None) -> Iterator[Trial]:
+    """The trials of an earlier run; a last line cut by a kill is a trial to do again."""
+    if file is None or not file.is_file():
+        return
+    text = file.read_text(encoding="utf-8")
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        file.write_text(whole, encoding="utf-8")
+    for number, line in enumerate(whole.splitlines(), start=1):
+        try:
+            row = json.loads(line)
+            yield Trial(
+                kept=tuple(row["kept"]),
+                seed=int(row["seed"]),
+                score=float(row["score"]),
+                seconds=float(row["seconds"]),
+            )
+        except (ValueError, KeyError, TypeError):
+            raise InputError(f"{file}, line {number} is not a trial; remove the line and start again") from None
