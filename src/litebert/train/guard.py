@@ -14,6 +14,7 @@ from litebert.corpus.store import Split, Store
 from litebert.errors import InputError
 
 CHUNK = 1 << 20  # tokens counted at a time
+LOOK_EVERY = 0.1  # share of the run between looks at whether the masked-LM loss falls
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,13 +29,15 @@ class GuardSettings:
     smoothing: float = 0.9
     stuck_after: float = 0.35  # share of the run after which a loss at word-frequency level is called stuck
     stuck_margin: float = 0.1  # how far below that level a loss must be, as a share of it
+    stuck_fall: float = 0.03  # a loss that falls by this share of the level in a tenth of the run is given time,
+    stuck_late: float = 0.75  # until this share of the run is over
 
     def __post_init__(self) -> None:
         if self.patience < 1 or self.first < 1:
             raise InputError(f"patience ({self.patience}) and first ({self.first}) must be 1 step or more")
         if min(self.rise, self.rise_least, self.rise_noise) < 0:
             raise InputError("rise, rise_least and rise_noise must be 0 or more")
-        for name in ("smoothing", "stuck_after", "stuck_margin"):
+        for name in ("smoothing", "stuck_after", "stuck_margin", "stuck_fall", "stuck_late"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)} but must lie from 0 to below 1")
 
@@ -46,6 +49,8 @@ class Guard:
         self.settings = settings or GuardSettings()
         self.reset()
         self._masked: float | None = None  # the smoothed masked-LM loss
+        self._looked: tuple[float, float] | None = None  # progress and that loss, less than a tenth of the run ago
+        self._falling = True  # whether it fell in the tenth before
         self._said_stuck = False
 
     def reset(self) -> None:
@@ -101,8 +106,11 @@ class Guard:
             return None
         before = mlm_loss if self._masked is None else self._masked
         self._masked = settings.smoothing * before + (1 - settings.smoothing) * mlm_loss
+        self._look(self._masked, unigram_entropy, progress)
         level = unigram_entropy * (1 - settings.stuck_margin)
         if self._said_stuck or progress < settings.stuck_after or min(self._masked, mlm_loss) < level:
+            return None
+        if self._falling and progress < settings.stuck_late:  # short runs leave the level late
             return None
         self._said_stuck = True
         return (
@@ -111,6 +119,14 @@ class Guard:
             "shorter inputs first, another rate (three times lower, then higher; lower for the shared blocks than for "
             "the embeddings), layers that start shallow and grow or start unshared, or the order loss only later"
         )
+
+    def _look(self, masked: float, unigram_entropy: float, progress: float) -> None:
+        """Once in a tenth of the run: is the loss falling?"""
+        if self._looked is None:
+            self._looked = (progress, masked)
+        elif progress - self._looked[0] >= LOOK_EVERY:
+            self._falling = self._looked[1] - masked > self.settings.stuck_fall * unigram_entropy
+            self._looked = (progress, masked)
 
     def state_dict(self) -> dict[str, float | int | bool | None]:
         """Everything it remembers, as plain numbers."""
@@ -122,6 +138,9 @@ class Guard:
             "lowest": self._lowest if math.isfinite(self._lowest) else None,  # JSON has no infinity
             "above": self._above,
             "masked": self._masked,
+            "looked_at": self._looked[0] if self._looked else None,
+            "looked": self._looked[1] if self._looked else None,
+            "falling": self._falling,
             "said_stuck": self._said_stuck,
         }
 
@@ -132,6 +151,9 @@ class Guard:
         self._noise = float(state["noise"] or 0)
         self._lowest = math.inf if state["lowest"] is None else float(state["lowest"])
         self._masked = None if state["masked"] is None else float(state["masked"])
+        at, loss = state.get("looked_at"), state.get("looked")  # states of older versions have neither
+        self._looked = None if at is None or loss is None else (float(at), float(loss))
+        self._falling = bool(state.get("falling", True))
         self._said_stuck = bool(state["said_stuck"])
 
 

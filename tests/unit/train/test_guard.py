@@ -128,11 +128,40 @@ def test_a_run_that_leaves_the_plateau_is_left_alone():
     assert run_to_the_end(3.3 + 3.8 / (1 + np.exp((step - 250) / 20)) + noise) == []
 
 
-def test_stuck_is_remembered():
-    first, second = Guard(), Guard()
-    assert first.stuck(7.1, 7.1, 0.5)
-    second.load_state_dict(first.state_dict())
-    assert second.stuck(7.1, 7.1, 0.6) is None
+@pytest.mark.parametrize("end", [0.7, 0.8, 0.9])
+def test_a_short_run_that_is_leaving_the_plateau_is_given_time(end):
+    """It falls, but is not below the level yet when a third of the run is over."""
+    done = np.arange(400) / 400
+    noise = 0.1 * np.random.default_rng(1).standard_normal(400)
+    losses = 7.8 - 2.6 * np.clip(done / end, 0, 1) + noise  # at 6.39, nine tenths of 7.1, after 54% of the way
+    assert losses[140] > 6.39 and run_to_the_end(losses) == []
+
+
+def test_a_loss_that_falls_too_slowly_is_told_late():
+    done = np.arange(1000) / 1000
+    [(step, _)] = run_to_the_end(9.5 - 3.0 * done)
+    assert 750 <= step < 760
+
+
+def test_a_plateau_after_a_fall_is_told_a_tenth_of_the_run_later():
+    done = np.arange(1000) / 1000
+    [(step, _)] = run_to_the_end(np.where(done < 0.45, 9.5 - 5 * done, 7.2))
+    assert 500 <= step <= 620
+
+
+@pytest.mark.parametrize("cut", [0.05, 0.33, 0.5])
+def test_stuck_is_remembered(cut):
+    done = np.arange(1000) / 1000
+    losses = np.where(done < 0.45, 9.5 - 5 * done, 7.2)
+    [(told, _)] = run_to_the_end(losses)
+    guard, said = Guard(), []
+    for step, loss in enumerate(losses):
+        if step == int(cut * 1000):
+            state = json.loads(json.dumps(guard.state_dict()))
+            guard = Guard()
+            guard.load_state_dict(state)
+        said += [step] if guard.stuck(float(loss), 7.1, step / 1000) else []
+    assert said == [told]
 
 
 def test_bad_settings():
