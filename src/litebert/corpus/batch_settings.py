@@ -19,7 +19,7 @@ class BatchSettings:
     order: Order = "sop"
     masking: Masking = "ngram"
     rate: float = 0.15  # the share of tokens to predict
-    openings: Literal["masking", "pairs"] = "masking"  # under sop, what the first half length of a document is for
+    edges: Literal["masking", "pairs"] = "masking"  # under sop, what the beginning and end of a document are for
     seed: int = 0
     fixed: bool = False  # pad every array to one shape, for compiled training
     max_sequences: int | None = None  # with fixed: the most sequences of a batch; found from the text when not given
@@ -30,8 +30,8 @@ class BatchSettings:
             raise InputError(f"there is no order loss '{self.order}'{nearest(self.order, ORDER_CODES)}")
         if self.masking not in MASKINGS:
             raise InputError(f"there is no masking '{self.masking}'{nearest(self.masking, MASKINGS)}")
-        if self.openings not in ("masking", "pairs"):
-            raise InputError(f"openings is '{self.openings}' but must be masking or pairs")
+        if self.edges not in ("masking", "pairs"):
+            raise InputError(f"edges is '{self.edges}' but must be masking or pairs")
         if self.length < 8:
             raise InputError(f"length is {self.length} but an input needs 8 tokens or more")
         if self.budget < self.length:

@@ -230,7 +230,7 @@ def order_notes(settings: BatchSettings, figures: BatchFigures, split: SplitFigu
             f"{split.one_sentence_documents:,} documents of one sentence are used for masking only: no pair can be made"
         )
     if figures.unlabelled > total / 2:
-        hint = ", or openings=pairs, which labels the openings of documents, too" if settings.order == "sop" else ""
+        hint = ", or edges=pairs, which labels beginnings and ends of documents, too" if settings.order == "sop" else ""
         notes.append(
             f"{figures.unlabelled / total:.0%} of inputs have no order label, since documents are short or sentences "
             f"long for a length of {settings.length}; consider another length{hint}"

@@ -10,7 +10,7 @@ matplotlib.use("Agg")
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from litebert.corpus.leak import TOLERANCE
+from litebert.corpus.leak import TOLERANCE, VERDICTS
 from litebert.corpus.look import BatchFigures, Example, Look, Part
 
 BLUE, ORANGE, GREY = "#2563a8", "#d9822b", "#b8bec7"
@@ -86,9 +86,9 @@ def _batch_rows(look: Look, figures: BatchFigures) -> list[tuple[str, ...]]:
         ("masked", f"{figures.masked:.2%} of the text"),
     ]
     if look.leak:
-        found = f"{look.leak.accuracy:.1%} ± {look.leak.standard_error:.1%} of {look.leak.num_pairs:,} pairs"
-        verdict = "words tell them apart" if look.leak.leaks else "words do not tell"
-        rows.append(("leak check: a bag of words is right in", f"{found}: {verdict}"))
+        leak = look.leak
+        found = f"{leak.accuracy:.1%} ± {leak.standard_error:.1%} of {leak.num_pairs:,} pairs"
+        rows.append(("leak check: a bag of words is right in", f"{found}: {VERDICTS[leak.verdict]}"))
     return rows
 
 

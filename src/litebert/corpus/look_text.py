@@ -4,11 +4,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from litebert.corpus.leak import TOLERANCE
+from litebert.corpus.leak import TOLERANCE, VERDICTS, Verdict
 from litebert.corpus.look import BatchFigures, Example, Look, Part
 
 WIDTH = 120
 BARS = " ▁▂▃▄▅▆▇█"
+COLOURS: dict[Verdict, str] = {"leaks": "red", "tight": "green", "unsure": "yellow"}
 STYLES = {"mask": "bold yellow", "random": "bold red", "kept": "green"}
 
 
@@ -87,11 +88,12 @@ def print_batches(look: Look, figures: BatchFigures, console: Console) -> None:
         ),
     )
     if look.leak:
-        verdict = "[red]words tell them apart[/red]" if look.leak.leaks else "[green]words do not tell[/green]"
+        leak = look.leak
         table.add_row(
             "leak check",
-            f"bag of words right in {look.leak.accuracy:.1%} +- {look.leak.standard_error:.1%} of "
-            f"{look.leak.num_pairs:,} pairs (50% +- {TOLERANCE:.0%} wanted): {verdict}",
+            f"bag of words right in {leak.accuracy:.1%} +- {leak.standard_error:.1%} of {leak.num_pairs:,} pairs of "
+            f"{leak.num_documents:,} documents (50% +- {TOLERANCE:.0%} wanted): "
+            f"[{COLOURS[leak.verdict]}]{VERDICTS[leak.verdict]}[/]",
         )
     console.print(table)
 

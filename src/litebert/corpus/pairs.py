@@ -4,9 +4,10 @@ An input is as many whole sentences of one document as fit. x1 ends after a sent
 ``sop`` x1 and x2 are swapped half of the time; under ``nsp`` half of the inputs exchange their x2 with one another, so
 that a random x2 is distributed exactly as a real one and no text is lost or repeated. A document is cut from its front
 or from its back, by a coin: cut always from the front, the first sentence of an input is the one that did not fit in
-the input before, hence longer than others, and lengths alone would give the order away. For the same reason the
-opening of a document is for masking only under ``sop`` unless asked otherwise: "X () is a ..." comes first, always, and
-a bag of words finds the order of 83% of such pairs in Chinese Wikipedia, of half of the others.
+the input before, hence longer than others, and lengths alone would give the order away. For the same reason the edges
+of a document are for masking only under ``sop`` unless asked otherwise: "X () is a ..." comes first, always, and "since
+then ..." last. A bag of words orders 83% of the openings of Chinese Wikipedia rightly, 56% of the endings of the Korean
+one, and half of what is between.
 """
 
 from typing import Any, Literal
@@ -159,7 +160,7 @@ def cut_documents(
     shift: Any,
     length: Any,
     order: Any,
-    keep_openings: Any,
+    keep_edges: Any,
     key: Any,
     inputs: Any,
     count: Any,
@@ -167,7 +168,7 @@ def cut_documents(
     """Append to ``inputs`` those of the sentences ``begin`` to ``end``; ``document`` is the one ``begin`` is in.
 
     ``numbering`` = (sentences, documents) before this shard, which make draws and document numbers those of the corpus.
-    ``keep_openings``: under ``sop``, inputs that begin in the first half length of a document get no label.
+    ``keep_edges``: under ``sop``, inputs that begin in the first length of a document, and its last, get no label.
     """
     body = body_size(length, order)
     while begin < end:
@@ -181,10 +182,12 @@ def cut_documents(
             number = _group(stream, units, pieces, body, order, groups)
             if order != NONE:
                 _pair_singles(units, groups, number, body)
-            opens = keep_openings and order == SOP and begin == np.int64(documents[document])
+            apart = keep_edges and order == SOP
+            opens = apart and begin == np.int64(documents[document])
+            ends = apart and stop == np.int64(documents[document + 1])
             for first, size in groups[:number]:
-                opening = opens and units[first, 0] - units[0, 0] < body // 2
-                kind = NONE if opening else order
+                opening = opens and units[first, 0] - units[0, 0] < body
+                kind = NONE if opening or (ends and first + size == pieces) else order
                 _write_input(stream, units, first, size, kind, shift, numbering[1] + document, inputs[count])
                 count += 1
         begin, document = stop, document + 1

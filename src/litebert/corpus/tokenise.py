@@ -14,6 +14,7 @@ from litebert.corpus.sentences import sentence_splitter, split_document
 from litebert.corpus.store import token_type
 from litebert.corpus.word_starts import word_starts
 from litebert.errors import InputError
+from litebert.text.joined import JoinedTexts
 from litebert.text.normalise import Rules, normalise
 from litebert.text.tokenizers import Tokenizer, read_tokenizer
 
@@ -56,7 +57,7 @@ class DocumentTokeniser:
 
     def __init__(self, tools: Tools) -> None:
         tokenizer = read_tokenizer(tools.tokenizer_folder, tools.family)
-        self._tokenizer = tokenizer
+        self._joined = JoinedTexts(tokenizer)
         self._rules = tools.rules
         self._features = tools.features
         self._segment = sentence_splitter()
@@ -69,16 +70,16 @@ class DocumentTokeniser:
     def __call__(self, documents: Sequence[RawDocument]) -> Tokenised:
         sentences = [split_document(document.text, document.language, self._segment) for document in documents]
         arrays: list[npt.NDArray[np.intp]] = []
-        lengths: list[int] = []
+        lengths: list[npt.NDArray[np.intp]] = []
         for texts in _chunks(chain.from_iterable(sentences)):
             if self._rules != "none":
                 texts = [normalise(text, self._rules) for text in texts]
-            ids = self._tokenizer.ids_batch(texts)
-            lengths += map(len, ids)
-            arrays.append(np.fromiter(chain.from_iterable(ids), np.intp, sum(lengths[-len(ids) :])))
+            ids, sizes = self._joined.ids(texts)
+            arrays.append(ids)
+            lengths.append(sizes)
         tokens = self._plain[np.concatenate(arrays)] if arrays else np.zeros(0, np.intp)
 
-        length = np.array(lengths, np.int64)
+        length = np.concatenate(lengths) if lengths else np.zeros(0, np.intp)
         owner = np.repeat(np.arange(len(documents)), [len(each) for each in sentences])
         owner, length = owner[length > 0], length[length > 0]
         starts = np.cumsum(length) - length

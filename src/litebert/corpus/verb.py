@@ -87,8 +87,8 @@ def look_verb(
     order: Annotated[str, typer.Option(help="sop, nsp or none.")] = "sop",
     masking: Annotated[str, typer.Option(help="ngram, whole-word or plain.")] = "ngram",
     rate: Annotated[float, typer.Option(help="Share of the text to predict.")] = 0.15,
-    openings: Annotated[
-        str, typer.Option(help="Under sop, openings of documents are for masking only, or for pairs, too.")
+    edges: Annotated[
+        str, typer.Option(help="Under sop, the edges of documents are for masking only, or for pairs, too.")
     ] = "masking",
     split: Annotated[str, typer.Option(help="train or held_out.")] = "train",
     seed: Annotated[int, typer.Option(help="Of the draws.")] = 0,
@@ -112,7 +112,7 @@ def look_verb(
         budget=budget,
         order=order,  # type: ignore[arg-type]  # checked there, as the next two
         masking=masking,  # type: ignore[arg-type]
-        openings=openings,  # type: ignore[arg-type]
+        edges=edges,  # type: ignore[arg-type]
         rate=rate,
         seed=seed,
     )

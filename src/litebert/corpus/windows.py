@@ -106,7 +106,7 @@ class Planner:
                 offset - int(shard.sentences[row[FIRST_SENTENCE]]),
                 length,
                 self._order,
-                self.settings.openings == "masking",
+                self.settings.edges == "masking",
                 key,
                 inputs,
                 count,

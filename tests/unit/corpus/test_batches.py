@@ -175,7 +175,7 @@ def test_a_corpus_too_small_for_a_batch_says_so(make_store):
         ({"rate": 15}, "between 0 and 1"),
         ({"length": 3}, "8 tokens or more"),
         ({"length": 128, "budget": 64}, "must hold an input of 128"),
-        ({"openings": "x"}, "masking or pairs"),
+        ({"edges": "x"}, "masking or pairs"),
     ],
 )
 def test_settings_are_checked(fields, sentence):

@@ -41,7 +41,7 @@ def bounds(sizes):
 @PROPERTY
 @given(sizes=DOCUMENTS, order=st.sampled_from(["sop", "nsp", "none"]), epoch=st.integers(0, 3))
 def test_every_token_is_in_one_input_and_none_is_too_long(make_store, sizes, order, epoch):
-    inputs = cut(held(make_store, sizes), order=order, openings="pairs", epoch=epoch)
+    inputs = cut(held(make_store, sizes), order=order, edges="pairs", epoch=epoch)
     tokens = np.concatenate([np.concatenate([one, two]) for one, two, _, _ in inputs])
     assert sorted(tokens.tolist()) == list(range(1, 1 + sum(map(sum, sizes))))
     for one, two, label, _ in inputs:
@@ -53,10 +53,10 @@ def test_every_token_is_in_one_input_and_none_is_too_long(make_store, sizes, ord
 
 
 @PROPERTY
-@given(sizes=DOCUMENTS, openings=st.sampled_from(["pairs", "masking"]))
-def test_sop_pairs_are_consecutive_whole_sentences_of_one_document(make_store, sizes, openings):
+@given(sizes=DOCUMENTS, edges=st.sampled_from(["pairs", "masking"]))
+def test_sop_pairs_are_consecutive_whole_sentences_of_one_document(make_store, sizes, edges):
     starts, documents = bounds(sizes)
-    for one, two, label, where in cut(held(make_store, sizes), order="sop", openings=openings):
+    for one, two, label, where in cut(held(make_store, sizes), order="sop", edges=edges):
         assert where[0] == where[1]
         if label == UNLABELLED:
             continue
@@ -82,7 +82,7 @@ def test_nsp_pairs_are_next_or_of_another_document(make_store, sizes):
 
 def test_one_sentence_documents_are_for_masking_only(make_store):
     """The published code gives them a segment of another document and calls it swapped."""
-    inputs = cut(held(make_store, [[9]] * 50), order="sop", openings="pairs")
+    inputs = cut(held(make_store, [[9]] * 50), order="sop", edges="pairs")
     assert len(inputs) == 50
     assert all(label == UNLABELLED and len(two) == 0 for _, two, label, _ in inputs)
 
@@ -94,7 +94,7 @@ def test_one_document_cannot_give_random_pairs(make_store):
 
 
 def test_a_long_sentence_is_cut_before_a_word_and_its_pieces_stand_alone(make_store):
-    inputs = cut(held(make_store, [[5, 200, 5, 5]]), order="sop", openings="pairs")
+    inputs = cut(held(make_store, [[5, 200, 5, 5]]), order="sop", edges="pairs")
     pieces = [(one, label) for one, two, label, _ in inputs if 6 <= one[0] < 206]
     assert sum(len(one) for one, _ in pieces) == 200
     for one, label in pieces:
@@ -103,19 +103,21 @@ def test_a_long_sentence_is_cut_before_a_word_and_its_pieces_stand_alone(make_st
         assert (one[0] - 6) % 2 == 0, "a word starts at every second token of a sentence"
 
 
-def test_openings_have_no_label_and_the_rest_have(make_store):
+def test_edges_have_no_label_and_the_rest_have(make_store):
     sizes = [[5] * 100] * 20
     documents = bounds(sizes)[1]
-    for openings, expected in (("masking", True), ("pairs", False)):
-        opening_labels = set()
-        for one, two, label, _ in cut(held(make_store, sizes), order="sop", openings=openings):
+    for edges, expected in (("masking", True), ("pairs", False)):
+        labels = {"opening": set(), "ending": set()}
+        for one, two, label, _ in cut(held(make_store, sizes), order="sop", edges=edges):
             start = min(one[0], two[0]) if len(two) else one[0]
-            offset = start - documents[np.searchsorted(documents, start, side="right") - 1]
-            if offset < 29 // 2:
-                opening_labels.add(label)
+            document = np.searchsorted(documents, start, side="right") - 1
+            if start - documents[document] < 29:
+                labels["opening"].add(label)
+            elif start + len(one) + len(two) == documents[document] + 500:
+                labels["ending"].add(label)
             elif label == UNLABELLED:
                 assert len(one) == 5, "only a sentence left over is alone"
-        assert (opening_labels == {UNLABELLED}) == expected
+        assert all((found == {UNLABELLED}) == expected for found in labels.values())
 
 
 def test_the_end_of_x1_and_the_swap_change_with_the_epoch(make_store):
@@ -147,7 +149,7 @@ def test_a_tenth_of_inputs_is_short(make_store):
 
 def test_empty_documents_and_sentences_do_no_harm(make_store):
     store = held(make_store, [[], [3, 0, 4], [], [5, 5], []])
-    inputs = cut(store, order="sop", openings="pairs")
+    inputs = cut(store, order="sop", edges="pairs")
     assert sum(len(one) + len(two) for one, two, _, _ in inputs) == 17
     assert {where[0] for _, _, _, where in inputs} == {1, 3}
 
