@@ -175,13 +175,18 @@ def _run_folders(folder: Path) -> Iterator[Path]:
 
 
 class RunLock:
-    """Keeps a run folder to one process at a time; the lock dies with the process, however that ends."""
+    """Keeps a run folder to one process at a time; the lock dies with the process, however that ends.
+
+    The folder is made if need be, and goes again where the run fails before it has put anything there.
+    """
 
     def __init__(self, run: Path) -> None:
         self.path = run / LOCK_FILE
         self._handle: int | None = None
+        self._made = False
 
     def __enter__(self) -> "RunLock":
+        self._made = not self.path.parent.exists()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
@@ -194,7 +199,7 @@ class RunLock:
                     f"{self.path.parent} is in use by {holder}; wait for it to end, stop it, or name another folder"
                 ) from None
             raise
-        # The file is never removed: a process that had it open could then lock a file that no one else sees.
+        # Never removed from a folder with a run: a process that had it open could lock a file that no one else sees.
         os.ftruncate(handle, 0)
         mine = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
         os.pwrite(handle, json.dumps(mine).encode(), 0)
@@ -207,6 +212,9 @@ class RunLock:
     ) -> None:
         if self._handle is not None:
             os.ftruncate(self._handle, 0)
+            if kind is not None and self._made and [*self.path.parent.iterdir()] == [self.path]:
+                self.path.unlink()
+                self.path.parent.rmdir()
             os.close(self._handle)
             self._handle = None
 

@@ -203,3 +203,19 @@ def test_a_run_on_another_host_is_not_called_killed(tmp_path):
     run = make_run(tmp_path, status="running")
     (run / "lock").write_text(json.dumps({"pid": 1, "host": "elsewhere", "since": "now"}))
     assert standing(read_run(run)) == "running on elsewhere"
+
+
+@pytest.mark.parametrize("before", ["nothing", "a folder", "a file in it"])
+def test_a_run_that_fails_at_once_leaves_nothing_of_its_own(tmp_path, before):
+    run = tmp_path / "run"
+    if before != "nothing":
+        run.mkdir()
+    with pytest.raises(InputError), RunLock(run):
+        if before == "a file in it":
+            (run / "metrics.jsonl").write_text("{}")
+        raise InputError("no")
+    assert run.exists() == (before != "nothing")
+    assert (run / "metrics.jsonl").exists() == (before == "a file in it")
+    with RunLock(run):
+        pass
+    assert (run / "lock").exists()  # of a run that ended well

@@ -29,8 +29,9 @@ from litebert.corpus.store import Store
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
 from litebert.nn.network import Network, pretraining_network
+from litebert.plan.product import product_rate
 from litebert.pretrain.objective import LOGIT_CHUNK, Pretraining
-from litebert.pretrain.utilisation import batch_flops, product_rate
+from litebert.pretrain.utilisation import batch_flops
 from litebert.train import parallel, precision
 from litebert.train.objective import Learner
 from litebert.train.optimiser_settings import OptimiserSettings

@@ -7,13 +7,9 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from litebert.errors import InputError, nearest
 from litebert.plan.work import Kind, Precision
-
-if TYPE_CHECKING:
-    import torch
 
 GIB = 2**30
 # Of a vendor's figure, what a large product reaches: 793 of the 989 TFLOP/s that the H200's vendor states.
@@ -120,11 +116,11 @@ def _measured_here(precision: Precision | None) -> Device:
     import torch
 
     from litebert.nn.attention import has_flash
+    from litebert.plan.product import product_rate
 
     kind = present_kind()
     chosen: Precision = precision or ("fp32" if kind == "cpu" else "bf16")
-    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[chosen]
-    rate, bandwidth = _product_rate(kind, dtype), _copy_rate(kind)
+    rate, bandwidth = product_rate(torch.device(kind), chosen), _copy_rate(kind)
     if kind == "cuda":
         label, memory = torch.cuda.get_device_name(), float(torch.cuda.get_device_properties(0).total_memory)
     else:
@@ -139,14 +135,6 @@ def _measured_here(precision: Precision | None) -> Device:
         figures=f"all measured just now ({rate / 1e12:.3g} TFLOP/s, {bandwidth / 1e9:.0f} GB/s)",
         flash=kind == "cuda" and has_flash(),
     )
-
-
-def _product_rate(kind: Kind, dtype: "torch.dtype") -> float:
-    import torch
-
-    size = 8192 if kind == "cuda" else 1024
-    left, right = (torch.randn(size, size, device=kind, dtype=dtype) for _ in range(2))
-    return 2.0 * size**3 / _seconds_of(lambda: left @ right, kind)
 
 
 def _copy_rate(kind: Kind) -> float:

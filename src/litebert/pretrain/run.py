@@ -17,6 +17,7 @@ from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
 from litebert.nn.families import preset_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
+from litebert.plan.product import product_rate
 from litebert.pretrain.depths import depth_stages
 from litebert.pretrain.elastic import EVERY, WEIGHTS, Elastic, quarters, shallower_depths
 from litebert.pretrain.fits import check_memory
@@ -24,7 +25,7 @@ from litebert.pretrain.held_out import HELD_OUT_RATE, HeldOut, scored_depths
 from litebert.pretrain.initial import set_initial_values
 from litebert.pretrain.objective import LOGIT_CHUNK, Pretraining
 from litebert.pretrain.recipe import Recipe
-from litebert.pretrain.utilisation import batch_flops, product_rate
+from litebert.pretrain.utilisation import batch_flops
 from litebert.pretrain.warm_start import warm_start
 from litebert.runs import RunLock, parent_of, write_run
 from litebert.text.tokenizers import read_tokenizer
@@ -73,7 +74,6 @@ def pretrain(settings: PretrainSettings, say: Callable[[str], None]) -> Result:
         if not ranks.first:
             return _pretrain(settings, ranks, lambda _: None)
         _check_folder(settings)
-        settings.out.mkdir(parents=True, exist_ok=True)
         with RunLock(settings.out):
             return _pretrain(settings, ranks, say)
     finally:
