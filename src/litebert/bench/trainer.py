@@ -107,7 +107,7 @@ def train_theirs(
     warm: int = 0,
     plain: bool | None = None,
 ) -> Timed:
-    """Train their model in place; ``warm`` steps are not timed. ``plain`` leaves their Trainer out though it is there."""
+    """Train their model in place; ``warm`` steps are not timed. ``plain`` leaves out their Trainer in any case."""
     assert recipe.steps is not None and recipe.rate is not None
     padding = Padding(pad_id)
     use_plain = not has_trainer() if plain is None else plain

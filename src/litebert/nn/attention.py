@@ -2,8 +2,8 @@
 
 On CUDA in half precision: flash attention for sequences of any lengths, no padding. On a CPU: the fused kernel on each
 run of equally long sequences, so no padding either. What adds a bias to the scores (XLNet), runs in fp32 or on a GPU
-older than compute capability 8.0 on CUDA, or drops attention weights on a CPU is padded inside this call and nowhere
-else.
+older than compute capability 8.0 on CUDA, or drops attention weights on a CPU (there in groups of about one length) is
+padded inside this call and nowhere else.
 
 T tokens, S sequences, N longest, A heads, D head width.
 """
@@ -19,6 +19,7 @@ from torch.nn.attention.varlen import varlen_attn
 from litebert.nn.layout import Layout
 
 FLASH_CAPABILITY = (8, 0)  # a T4 has 7.5
+MOST_PADDING = 1.3  # times the scores that are needed, where sequences are padded in groups
 
 
 def attend(
@@ -29,6 +30,9 @@ def attend(
         return _attend_flash(q, k, v, layout, dropout)
     if bias is None and dropout == 0.0 and q.device.type == "cpu":
         return _attend_runs(q, k, v, layout.starts)[0]
+    if bias is None and q.device.type == "cpu" and not torch.compiler.is_compiling():
+        parts = [_attend_padded(q[at], k[at], v[at], part, None, dropout) for at, part in _alike(layout)]
+        return torch.cat(parts)
     return _attend_padded(q, k, v, layout, bias, dropout)
 
 
@@ -65,6 +69,23 @@ def keys_allowed(layout: Layout) -> Tensor:
     """(S, N) True where a padded row holds a token; an empty sequence keeps one key so that no softmax is empty."""
     places = torch.arange(layout.longest, device=layout.starts.device)
     return places < layout.lengths.clamp(min=1)[:, None]
+
+
+def _alike(layout: Layout) -> list[tuple[slice, Layout]]:
+    """Neighbouring sequences of about one length, so that little is padded: where they are, and their own layout."""
+    groups: list[tuple[slice, Layout]] = []
+    lengths: list[int] = []
+    begin = 0
+    for length in [*layout.lengths.tolist(), 0]:
+        longest = max([*lengths, length])
+        exact = sum(size * size for size in lengths) + length * length
+        if lengths and (length == 0 or (len(lengths) + 1) * longest * longest > MOST_PADDING * exact):
+            end = begin + sum(lengths)
+            groups.append((slice(begin, end), Layout.of(lengths)))
+            begin, lengths = end, []
+        if length:
+            lengths.append(length)
+    return groups
 
 
 def _attend_padded(q: Tensor, k: Tensor, v: Tensor, layout: Layout, bias: Tensor | None, dropout: float) -> Tensor:

@@ -106,7 +106,8 @@ class TaskObjective:
         return device_tensors(batch, device)
 
     def parts(self, network: Network, tensors: Mapping[str, Tensor]) -> dict[str, Part]:
-        outputs = run_head(network, self.kind, tensors, self.longest)
+        longest = self._longest(tensors)
+        outputs = run_head(network, self.kind, tensors, longest)
         match self.kind:
             case "classify":
                 return {"task": _choose(outputs.scores, tensors["labels"])}
@@ -119,12 +120,17 @@ class TaskObjective:
                 grid = _grid(outputs.scores, tensors["cells"], len(labels), self.options)
                 return {"task": _choose(grid, labels)}
             case "span":
-                return self._span(outputs, tensors)
+                return self._span(outputs, tensors, longest)
 
-    def _span(self, outputs: Outputs, tensors: Mapping[str, Tensor]) -> dict[str, Part]:
+    def _longest(self, tensors: Mapping[str, Tensor]) -> int:
+        """On a CPU the batch's own longest; a GPU would have to be waited for, and kernels care little."""
+        positions = tensors["positions"]
+        return self.longest if positions.is_cuda else int(positions.max()) + 1
+
+    def _span(self, outputs: Outputs, tensors: Mapping[str, Tensor], longest: int) -> dict[str, Part]:
         """First and last token, each chosen among the tokens of its sequence; half of each counts."""
         assert outputs.ends is not None
-        layout = Layout(tensors["starts"], tensors["positions"], self.longest)
+        layout = Layout(tensors["starts"], tensors["positions"], longest)
         start, end = (_rows(scores, layout) for scores in (outputs.scores, outputs.ends))
         first, last = _choose(start, tensors["labels"]), _choose(end, tensors["ends"])
         both = (start.argmax(-1) == tensors["labels"]) & (end.argmax(-1) == tensors["ends"])

@@ -100,3 +100,17 @@ def test_older_gpus_have_no_flash_attention_and_compiled_code_knows(monkeypatch,
     monkeypatch.setattr(attention, "_attend_flash", lambda *_: "flash")
     monkeypatch.setattr(attention, "_attend_padded", lambda *_: "padded")
     assert attention.attend(half, half, half, Layout.of(LENGTHS)) == ("flash" if new_enough else "padded")
+
+
+def test_dropout_on_a_cpu_pads_in_groups_and_changes_nothing_else():
+    """With next to no dropout the groups must give what the exact kernel gives, empty sequences included."""
+    torch.manual_seed(0)
+    lengths = [9, 9, 8, 3, 0, 1, 2, 17, 0]
+    layout = Layout.of(lengths)
+    q, k, v = (torch.randn(sum(lengths), 2, 4, requires_grad=True) for _ in range(3))
+    exact = attention.attend(q, k, v, layout)
+    grouped = attention.attend(q, k, v, layout, dropout=1e-9)
+    torch.testing.assert_close(grouped, exact)
+    expected = torch.autograd.grad(exact.square().sum(), (q, k, v))
+    for got, wanted in zip(torch.autograd.grad(grouped.square().sum(), (q, k, v)), expected, strict=True):
+        torch.testing.assert_close(got, wanted)
