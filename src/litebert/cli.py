@@ -109,14 +109,26 @@ def convert(
     """Write a model as a folder of safetensors that litebert loads, and transformers wherever it can."""
     if to not in ("litebert", "hf"):
         raise InputError(f"--to is '{to}' but must be litebert or hf")
+    from pathlib import Path
+
     from litebert.checkpoints.folder import load_model, save_model
     from litebert.checkpoints.huggingface import is_native
+    from litebert.runs import parent_of
 
     loaded = load_model(source)
     for note in loaded.notes:
         typer.echo(f"note: {note}", err=True)
     settings = {"source": str(source), "to": to}
-    save_model(folder, loaded.network, loaded.tokenizer, verb="convert", settings=settings, written_out=to == "hf")
+    parents = [parent_of("source", Path(source))] if Path(source).is_dir() else []
+    save_model(
+        folder,
+        loaded.network,
+        loaded.tokenizer,
+        verb="convert",
+        settings=settings,
+        parents=parents,
+        written_out=to == "hf",
+    )
     readable = to == "hf" or is_native(loaded.network.config.encoder)
     typer.echo(
         f"wrote {folder}, which litebert {'and transformers load' if readable else 'loads (--to hf for others)'}"

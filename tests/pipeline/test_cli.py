@@ -51,6 +51,10 @@ def test_convert_there_and_back(tmp_path):
     assert first == second
     run = json.loads((tmp_path / "two" / "run.json").read_text())
     assert run["verb"] == "convert" and run["settings"]["source"] == str(tmp_path / "one")
+    first = json.loads((tmp_path / "one" / "run.json").read_text())
+    assert first["parents"] == []  # a preset is no folder
+    [parent] = run["parents"]
+    assert parent["role"] == "source" and parent["fingerprint"] == first["fingerprint"]
 
 
 @pytest.mark.parametrize(
