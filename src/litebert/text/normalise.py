@@ -22,6 +22,27 @@ INVISIBLE = (
 )
 _INVISIBLE = re.compile(INVISIBLE)
 
+# Characters that ``nfkc`` leaves as they are next to any other of them: no marks that would combine. All are older than
+# Unicode 5, so that every library agrees on them: a normal form never changes once its characters are assigned.
+_SETTLED = re.compile(
+    "[ -~\xa1-\xa7\xa9\xab\xac\xae\xb0\xb1\xb6\xb7\xbb\xbf-\u0131\u0134-\u013e\u0141-\u0148\u014a-\u017e\u0391-\u03a1"
+    "\u03a3-\u03ce\u0400-\u045f\u2010\u2012-\u2015\u2018-\u2022\u2030-\u2032\u2039-\u203b\u2190-\u2193\u25a0-\u25cf\u3001-\u3029"
+    "\u3041-\u3094\u309d\u309e\u30a1-\u30fe\u4e00-\u9fa5\uac00-\ud7a3]*"
+)
+# Those that East Asian text is full of and that it makes others. Brackets are not among them: what they enclose may be
+# read as a special token once they are plain.
+_WIDE = "！％（），－．／０１２３４５６７８９：；＝？～"
+_WIDENED = {wide: chr(ord(wide) - 0xFEE0) for wide in _WIDE} | {"\u3000": " ", "…": "..."}
+WIDENED_MEANINGS = frozenset("".join(_WIDENED.values()))
+
+
+def quick_nfkc(text: str) -> str | None:
+    """``text`` by the rules of ``nfkc`` where that is easily done, as in most text there is; else None."""
+    if not text.isascii():
+        for wide, plain in _WIDENED.items():
+            text = text.replace(wide, plain)
+    return text if _SETTLED.fullmatch(text) else None
+
 
 def normalise(line: str, rules: Rules = "nfkc", lowercase: bool = False) -> str:
     """``line`` by the named rules; white space, line ends too, becomes single spaces unless they are ``none``.

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer as Backend
-from tokenizers import processors
+from tokenizers import models, processors
 
 from litebert.errors import InputError
 from litebert.runs import write_atomically
 from litebert.text.families import Family, Role, Slot
+from litebert.text.normalise import Rules, backend_normaliser
 from litebert.text.pairs import Encoded, lay_out
 from litebert.text.words import Marking, word_start_table
 
@@ -154,6 +155,23 @@ class Tokenizer:
         others = [token["content"] for token in added if token["id"] != index]
         overlapping = content[0] in content[1:] or any(content[0] in other[1:] for other in others)
         return None if overlapping or any(other.startswith(content) for other in others) else (content, index)
+
+    def without_normaliser(self) -> "Tokenizer":
+        """The same for texts that are normalised already."""
+        backend = Backend.from_str(self._backend.to_str())
+        backend.normalizer = None
+        return Tokenizer(backend, self._family, self._tokens)
+
+    def normalises_by(self, rules: Rules) -> bool:
+        """Whether its normalisation is exactly one of ours."""
+        ours = Backend(models.BPE())
+        ours.normalizer = backend_normaliser(rules)
+        return bool(json.loads(ours.to_str())["normalizer"] == self._settings["normalizer"])
+
+    @property
+    def added_tokens(self) -> list[str]:
+        """The tokens that are found in a text before anything else is done with it, special ones and others."""
+        return [token["content"] for token in self._settings["added_tokens"]]
 
     @cached_property
     def _settings(self) -> dict[str, Any]:

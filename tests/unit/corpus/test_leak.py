@@ -9,7 +9,6 @@ from litebert.corpus import leak as leak_module
 from litebert.corpus.leak import (
     BINS,
     STRENGTH,
-    STRENGTH_MIRRORED,
     Leak,
     _scores,
     _train,
@@ -112,8 +111,7 @@ def test_the_solution_is_that_of_scikit_learn(mirrored, monkeypatch):
     width = BINS if mirrored else len(weights) - 1
     assert mirrored == (len(weights) == BINS), "no constant where mirror images cancel it"
     table = sparse.csr_matrix((bags.values, bags.features, bags.bounds), shape=(1500, width))
-    strength = STRENGTH_MIRRORED if mirrored else STRENGTH
-    model = linear_model.LogisticRegression(C=strength, tol=1e-8, max_iter=1000, fit_intercept=not mirrored)
+    model = linear_model.LogisticRegression(C=STRENGTH, tol=1e-8, max_iter=1000, fit_intercept=not mirrored)
     expected = model.fit(table, bags.labels).decision_function(table)
     ours = _scores(bags.bounds, bags.features, bags.values, chosen, weights)
     assert np.abs(ours - expected).max() < 0.01
