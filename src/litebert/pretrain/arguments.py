@@ -1,6 +1,7 @@
 """From the words of the command line to the settings of a run."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -42,6 +43,9 @@ def settings_from(
     if chosen.depths and not any(word.startswith("depths=") for word in for_recipe):
         others = [word for word in words if word not in for_recipe]
         chosen = without_growth(chosen, preset_config(preset, (*chosen.model, *others)))
+    given = {word.partition("=")[0] for word in for_recipe}
+    if "batch_tokens" in given and "least_steps" not in given:
+        chosen = replace(chosen, least_steps=0)  # a batch that was asked for is the batch
     if precision not in (None, "bf16", "fp16", "fp32"):
         raise InputError(f"--precision is '{precision}' but must be bf16, fp16 or fp32")
     if budget is None and steps is None and tokens is None:

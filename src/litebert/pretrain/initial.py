@@ -60,6 +60,17 @@ def set_positions(network: Network, recipe: Recipe, _store: Store) -> None:
         _resize(table, std)
 
 
+def liken_keys(network: Network, recipe: Recipe, _store: Store) -> None:
+    """Keys that begin as the queries: at first a token looks at those like it, its neighbours among them."""
+    if recipe.initial_keys is None:
+        return
+    width = network.config.encoder.width
+    for block in network.encoder.attention:
+        assert isinstance(block, AttentionBlock)
+        queries = recipe.initial_keys * block.qkv.weight[:width]
+        block.qkv.weight[: 2 * width].copy_(torch.cat([queries, queries]))
+
+
 def set_embedding_size(network: Network, recipe: Recipe, _store: Store) -> None:
     """The token table and the projection, drawn as before, of another standard deviation."""
     embeddings = network.encoder.embeddings
@@ -69,7 +80,7 @@ def set_embedding_size(network: Network, recipe: Recipe, _store: Store) -> None:
         _resize(embeddings.projection, recipe.initial_projection_std)
 
 
-CHOICES: tuple[Choice, ...] = (scale_outputs, bias_to_frequencies, set_positions, set_embedding_size)
+CHOICES: tuple[Choice, ...] = (scale_outputs, bias_to_frequencies, set_positions, liken_keys, set_embedding_size)
 
 
 def waves(length: int, width: int) -> Tensor:

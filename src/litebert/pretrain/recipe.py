@@ -24,6 +24,7 @@ class Recipe:
     depths: tuple[tuple[float, int | float], ...] = ()  # layers (3) or a share of them (0.25); empty: always all
     elastic: bool = False  # every step also trains a random shallower depth
     batch_tokens: tuple[tuple[float, int], ...] = ((0.0, 65_536),)
+    least_steps: int = 0  # that a budget must hold: batches are halved until it does; 0: never
     micro_tokens: int = 0  # of one forward pass; 0: what suits the device
     optimiser: OptimiserName = "adamw"
     rate: float = 1e-3
@@ -38,10 +39,12 @@ class Recipe:
     schedule: ScheduleKind = "linear"
     warmup: float = 0.025
     end: float = 0.0
+    decay: float = 0.3  # share of the run in which a trapezoid goes down
     initial_output_scale: float | Literal["depth"] = 1.0  # of the matrices that write to the residual stream
     initial_unigram_bias: bool = False  # the masked-LM bias begins with the frequencies of words
     initial_positions: Literal["random", "sinusoid"] = "random"
     initial_position_std: float | None = None
+    initial_keys: float | None = None  # keys begin as the queries, both scaled by this; none: drawn apart
     initial_embedding_std: float | None = None  # of the token table
     initial_projection_std: float | None = None  # of the map from the embedding width to the width
     steps: int | None = None  # the recipe's own length, where no budget is given
@@ -59,7 +62,7 @@ class Recipe:
         for _, depth in self.depths:
             if depth <= 0 or (isinstance(depth, float) and depth > 1):
                 raise InputError(f"depths has {depth} but must have layers such as 3, or shares of all such as 0.25")
-        for name in ("output_scale", "position_std", "embedding_std", "projection_std"):
+        for name in ("output_scale", "position_std", "keys", "embedding_std", "projection_std"):
             value = getattr(self, f"initial_{name}")
             if isinstance(value, float) and value <= 0:
                 raise InputError(f"initial_{name} is {value} but must be above 0")
@@ -67,21 +70,21 @@ class Recipe:
     def optimiser_settings(self) -> OptimiserSettings:
         """The optimiser, its rate fitted to the batch."""
         batch = max(tokens for _, tokens in self.batch_tokens)
-        rate = square_root_rate(self.rate, self.rate_at_batch, batch) if self.rate_at_batch else self.rate
+        factor = square_root_rate(1.0, self.rate_at_batch, batch) if self.rate_at_batch else 1.0
         return OptimiserSettings(
             name=self.optimiser,
-            rate=rate,
+            rate=factor * self.rate,
             betas=self.betas,
             eps=self.eps,
             weight_decay=self.weight_decay,
             part_rates=self.part_rates,
-            muon_rate=self.muon_rate,
+            muon_rate=factor * self.muon_rate,
             muon_momentum=self.muon_momentum,
         )
 
     def schedule_settings(self) -> ScheduleSettings:
         """The shape of the rate over the run."""
-        return ScheduleSettings(kind=self.schedule, warmup=self.warmup, end=self.end)
+        return ScheduleSettings(kind=self.schedule, warmup=self.warmup, end=self.end, decay=self.decay)
 
 
 def read_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:

@@ -18,6 +18,7 @@ from litebert.nn.config import EncoderConfig
 from litebert.nn.families import preset_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
 from litebert.plan.product import product_rate
+from litebert.pretrain.batch_rule import recorded, with_enough_steps
 from litebert.pretrain.depths import depth_stages
 from litebert.pretrain.elastic import EVERY, WEIGHTS, Elastic, quarters, shallower_depths
 from litebert.pretrain.fits import check_memory
@@ -27,7 +28,7 @@ from litebert.pretrain.objective import LOGIT_CHUNK, Pretraining
 from litebert.pretrain.recipe import Recipe
 from litebert.pretrain.utilisation import batch_flops
 from litebert.pretrain.warm_start import warm_start
-from litebert.runs import RunLock, parent_of, write_run
+from litebert.runs import RunLock, parent_of, read_run, write_run
 from litebert.text.tokenizers import read_tokenizer
 from litebert.train.guard import unigram_entropy
 from litebert.train.loop import Loop, Result, Stage, Sums
@@ -83,11 +84,13 @@ def pretrain(settings: PretrainSettings, say: Callable[[str], None]) -> Result:
 def _pretrain(settings: PretrainSettings, ranks: Ranks, say: Callable[[str], None]) -> Result:
     store = Store.open(settings.corpus)
     config = network_config(settings, store)
+    precision = settings.precision or default_precision(ranks.device)
+    peak = ranks.total([product_rate(ranks.device, precision) if ranks.first else 0.0])[0]
+    settings = replace(settings, recipe=_recipe(settings, config.encoder, peak * ranks.world))
     train = train_settings(settings, ranks)
     stages = _stages(settings, store, train, config.encoder)
     longest = max(length for _, length in settings.recipe.lengths)
     check_memory(settings.preset, config.encoder, train, longest, ranks)
-    peak = product_rate(ranks.device, train.precision) if ranks.first else 0.0
     torch.manual_seed(settings.seed)
     network = Network(config).to(ranks.device)
     if settings.source:
@@ -122,13 +125,20 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, say: Callable[[str], Non
 
     scorer = None if held_out is None else evaluate
     loop = Loop(network, stages, train, ranks, saver=saver, watch=watch, evaluate=scorer, say=say)
-    loop.unigram, loop.peak = unigram, peak
+    loop.unigram, loop.peak = unigram, peak if ranks.first else 0.0
     if settings.resume and not saver.restore(loop):
         raise InputError(f"{settings.out} holds no saved state to resume; leave --resume out to begin")
     result = loop.run()
     if ranks.first or train.sharded:
         _save_model(settings, loop, store, ranks)
     return result
+
+
+def _recipe(settings: PretrainSettings, encoder: EncoderConfig, peak: float) -> Recipe:
+    """The recipe with batches for the time there is; a resumed run goes on with those it began with."""
+    if settings.resume:
+        return recorded(settings.recipe, read_run(settings.out))
+    return with_enough_steps(settings.recipe, encoder, settings.bound, peak)
 
 
 def network_config(settings: PretrainSettings, store: Store) -> NetworkConfig:

@@ -132,6 +132,9 @@ class Loop:
         if self.place.step == 0 and self.settings.save_ends:
             self._save()  # there is always something to go back to
         started = time.monotonic() - self.place.seconds
+        if self.settings.compiled:
+            self._compile_stages()
+            self.place.lead += time.monotonic() - started - self.place.seconds
         last_save, next_held_out = time.monotonic(), self._next_held_out(self._progress())
         reserve = 0.0  # seconds kept for the last evaluation and save of a run bounded by the clock
         status: Status = "finished"
@@ -181,6 +184,21 @@ class Loop:
         if self.watch:
             self.watch.close(status)
         return Result(status, self.place.step, self.held_out, tuple(self.notes))
+
+    def _compile_stages(self) -> None:
+        """Run what is still to come once, its gradients thrown away, so that no stage compiles while the clock runs."""
+        devices = [self.ranks.device] if self.ranks.device.type == "cuda" else []
+        progress = self._progress()
+        for number, stage in enumerate(self.stages):
+            if self.stages[number + 1 : number + 2] and self.stages[number + 1].begin <= progress:
+                continue
+            self.learner.objective = stage.objective
+            with torch.random.fork_rng(devices), precision.cast(self.settings.precision, self.ranks.device):
+                parts = self.spread(stage.objective.tensors(next(self._stream(stage)), self.ranks.device))
+                sum(part for part, _ in parts.values()).backward()
+            self.optimiser.zero_grad()
+        if devices:
+            torch.cuda.synchronize()
 
     def _agree(self, reserve: float, stop: bool) -> tuple[float, bool, bool]:
         """Progress, the wish to stop and whether there is time to score, the same on every rank: the first's clock."""

@@ -11,8 +11,8 @@ from typing import Literal, TypeVar
 
 from litebert.errors import InputError, nearest
 
-ScheduleKind = Literal["linear", "cosine", "constant", "one-cycle"]
-KINDS: tuple[ScheduleKind, ...] = ("linear", "cosine", "constant", "one-cycle")
+ScheduleKind = Literal["linear", "cosine", "constant", "one-cycle", "trapezoid"]
+KINDS: tuple[ScheduleKind, ...] = ("linear", "cosine", "constant", "one-cycle", "trapezoid")
 CYCLE_START = 1 / 25  # of the top rate, where one cycle begins
 
 Value = TypeVar("Value")
@@ -22,12 +22,14 @@ Value = TypeVar("Value")
 class ScheduleSettings:
     """The shape of the rate; the paper's unless said otherwise: 3,125 of 125,000 steps up, then straight down to 0.
 
-    ``one-cycle`` goes up and down along half cosines from a 25th of the top rate; ``constant`` stays at the top.
+    ``one-cycle`` goes up and down along half cosines from a 25th of the top rate; ``constant`` stays at the top;
+    ``trapezoid`` stays there until the last ``decay`` of the run and then goes straight down.
     """
 
     kind: ScheduleKind = "linear"
     warmup: float = 3125 / 125_000  # share of the run
     end: float = 0.0  # share of the top rate at the end
+    decay: float = 0.3  # share of the run in which a trapezoid goes down
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -36,6 +38,8 @@ class ScheduleSettings:
             raise InputError(f"warmup is {self.warmup} but must be a share of the run, from 0 to below 1")
         if not 0 <= self.end <= 1:
             raise InputError(f"end is {self.end} but must be a share of the top rate, from 0 to 1")
+        if not 0 < self.decay <= 1:
+            raise InputError(f"decay is {self.decay} but must be a share of the run, above 0 and at most 1")
 
 
 def rate_factor(progress: float, settings: ScheduleSettings) -> float:
@@ -51,6 +55,8 @@ def rate_factor(progress: float, settings: ScheduleSettings) -> float:
             return 1.0
         case "linear":
             return 1 - (1 - end) * down
+        case "trapezoid":
+            return 1 - (1 - end) * min(1.0, max(0.0, 1 - (1 - progress) / min(settings.decay, 1 - warmup)))
         case "cosine" | "one-cycle":
             return end + (1 - end) * _half_cosine(down)
 

@@ -109,3 +109,13 @@ def test_what_is_refused():
         read_recipe("paper", ("initial_embedding_std=0",))
     with pytest.raises(InputError, match=r"order_from is 1\.0"):
         read_recipe("paper", ("order_from=1",))
+
+
+def test_keys_begin_as_the_queries(store):
+    found = changed(store, "initial_keys=1.5")
+    assert set(found) == {"encoder.attention.0.qkv.weight"}
+    before, after = found["encoder.attention.0.qkv.weight"]
+    width = before.shape[1]
+    torch.testing.assert_close(after[:width], 1.5 * before[:width])
+    assert torch.equal(after[:width], after[width : 2 * width])
+    assert torch.equal(after[2 * width :], before[2 * width :])

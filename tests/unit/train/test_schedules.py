@@ -99,3 +99,16 @@ def test_bad_settings(fields, words):
 def test_rate_must_be_positive():
     with pytest.raises(InputError, match="above 0"):
         square_root_rate(0.001, 4096, 0)
+
+
+def test_a_trapezoid_stays_at_the_top_and_goes_down_at_the_end():
+    settings = ScheduleSettings(kind="trapezoid", warmup=0.1, decay=0.4, end=0.1)
+    shape = [rate_factor(progress, settings) for progress in (0.0, 0.05, 0.1, 0.5, 0.6, 0.8, 1.0, 1.2)]
+    assert shape == pytest.approx([0.0, 0.5, 1.0, 1.0, 1.0, 0.55, 0.1, 0.1])
+    with pytest.raises(InputError, match="decay is 0"):
+        ScheduleSettings(kind="trapezoid", decay=0.0)
+
+
+def test_a_trapezoid_all_decay_begins_to_fall_after_the_warm_up():
+    settings = ScheduleSettings(kind="trapezoid", warmup=0.2, decay=1.0)
+    assert [rate_factor(progress, settings) for progress in (0.2, 0.6)] == pytest.approx([1.0, 0.5])
