@@ -18,6 +18,7 @@ def look_at(data: TaskData, *, max_length: int = 512) -> list[str]:
     """Warnings about the data; none where all is well."""
     dev = [item for items in data.dev.values() for item in items]
     return [
+        *_spellings(data.labels),
         *_balance(data, dev),
         *_lengths(data.train, max_length),
         *_duplicates(data.train),
@@ -41,6 +42,14 @@ def estimated_pieces(item: Item) -> int:
     else:
         texts = [item.passage, item.question]
     return int(PIECES_PER_WORD * sum(len(WORDS.findall(text)) for text in texts)) + 3
+
+
+def _spellings(labels: Sequence[str]) -> list[str]:
+    groups: dict[str, list[str]] = {}
+    for label in labels:
+        groups.setdefault(" ".join(label.casefold().split()), []).append(label)
+    doubled = [" and ".join(f"'{name}'" for name in group) for group in groups.values() if len(group) > 1]
+    return [f"labels that differ only in case or spaces: {_few(doubled)}; are they one?"] if doubled else []
 
 
 def _balance(data: TaskData, dev: Sequence[Item]) -> list[str]:

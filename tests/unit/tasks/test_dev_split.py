@@ -69,7 +69,7 @@ def test_questions_stay_with_their_article_and_passage():
 def test_a_class_of_one_stays_in_train():
     items = [*examples(100), Example(key="rare", first="rare", target=2)]
     for seed in range(10):
-        assert "rare" in {item.key for item in split_dev(items, seed=seed)[0]}
+        assert "rare" in {item.key for item in split_dev(items, share=0.6, seed=seed)[0]}
 
 
 @pytest.mark.parametrize("items", [examples(1), [Example(key=str(n), first="same") for n in range(50)]])

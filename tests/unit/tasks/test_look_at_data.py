@@ -33,6 +33,14 @@ def test_balance():
     only(look_at(task(map(example, range(100)), [example(100)])), "no dev rows of 'b'")
 
 
+def test_labels_that_are_spelled_in_two_ways():
+    train = [example(n, target=n % 3) for n in range(99)]
+    only(
+        look_at(task(train, train[:0], labels=("Billing", "billing", "sales"))),
+        "case or spaces: 'Billing' and 'billing'",
+    )
+
+
 def test_duplicates_and_contradictions():
     train = [example(n) for n in range(100)] + [example(2 * n + 200, text=f"Text  number {2 * n}") for n in range(10)]
     only(look_at(task(train)), "10 of 110 training rows repeat")
