@@ -12,6 +12,7 @@ from litebert.runs import parent_of
 from litebert.shrink.choose import Asked, Say, choose
 from litebert.shrink.drop import drop_layers
 from litebert.shrink.report import Report, make_report
+from litebert.tasks.predicting import TASK_FILE
 
 
 def shrink_model(model: str, asked: Asked, output: Path | None, say: Say = lambda _: None) -> Report:
@@ -40,5 +41,7 @@ def shrink_model(model: str, asked: Asked, output: Path | None, say: Say = lambd
         "kept": choice.kept,
     }
     small = drop_layers(loaded.network, choice.kept)
-    save_model(output, small, loaded.tokenizer, verb="shrink", settings=settings, parents=source)
+    task = folder / TASK_FILE  # of a fine-tuned model: it answers the same questions with fewer layers
+    files = {TASK_FILE: task.read_text(encoding="utf-8")} if task.is_file() else {}
+    save_model(output, small, loaded.tokenizer, verb="shrink", settings=settings, parents=source, files=files)
     return dataclasses.replace(report, notes=[*loaded.notes, *report.notes])

@@ -146,7 +146,8 @@ class Search:
                 else:
                     high = middle
                 if not known:
-                    self._tell(verdict, math.ceil(math.log2(high - low)) + others)
+                    beatable = low + 1 < self._depth
+                    self._tell(verdict, math.ceil(math.log2(high - low)) + (others if beatable else 0))
         return best
 
     def _judge(self, name: str, count: int) -> Verdict:
