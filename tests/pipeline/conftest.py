@@ -31,7 +31,7 @@ def store(tmp_path_factory) -> Path:
     """The folder of a store of about 40,000 tokens, a tenth held out."""
     folder = tmp_path_factory.mktemp("corpus")
     draw = random.Random(0)
-    documents = [" ".join(document(draw) for _ in range(4)) for _ in range(400)]
+    documents = [" ".join(document(draw) for _ in range(10)) for _ in range(160)]  # long: pairs are in the middle
     words = sorted({word.lower() for text in documents for word in text.split()})
     (folder / "words").mkdir()
     (folder / "words" / "vocab.txt").write_text("\n".join(SPECIAL + words) + "\n")

@@ -148,7 +148,7 @@ def test_a_depth_is_compiled_once(network, batch):
     assert compiled_graphs([Pretraining(32, depth=depth) for depth in (1, 2, 4)], network, batch) == 3
 
 
-def test_there_is_room_for_a_graph_of_every_stage(monkeypatch):
-    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 8)
-    allow_graphs(9)
-    assert torch._dynamo.config.recompile_limit >= 18
+def test_there_is_room_for_a_graph_of_every_stage():
+    with torch._dynamo.config.patch(recompile_limit=8):
+        allow_graphs(9)
+        assert torch._dynamo.config.recompile_limit >= 18
