@@ -202,7 +202,9 @@ def _figures(row: Row) -> list[str]:
 def _scores(row: Row) -> list[str]:
     """Figures of a task that are neither losses nor accuracies: ``f1 0.912``."""
     others = {
-        name: value for name, value in row.items() if name not in ("step", "tokens", "seconds", "loss", "accuracy")
+        name: value
+        for name, value in row.items()
+        if name not in ("step", "tokens", "seconds", "loss", "accuracy", "depth")
     }
     return [
         f"{name.replace('_', ' ')} {value:.3f}"
