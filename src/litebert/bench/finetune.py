@@ -7,7 +7,6 @@ input pipeline, optimiser and all. On a machine that others use, too, the two ta
 import copy
 import gc
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +15,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from litebert.bench.trainer import Timed, has_trainer, their_model, their_rows, their_scores, train_theirs
+from litebert.bench.trainer import (
+    Moment,
+    Timed,
+    has_trainer,
+    now,
+    since,
+    their_model,
+    their_rows,
+    their_scores,
+    train_theirs,
+)
 from litebert.errors import InputError
 from litebert.nn.network import Network
 from litebert.tasks.batches import TaskBatches
@@ -49,6 +58,7 @@ class Row:
     examples_per_second: float
     tokens_per_second: float  # without padding
     ratio: float  # to the first engine, by steps
+    processor_ratio: float  # the same by processor time, for a machine that others use
 
 
 @dataclass(frozen=True)
@@ -72,12 +82,13 @@ def table(report: Report) -> str:
     lines = [
         f"{report.model} on {report.task}, {where} in {report.precision}: {report.mean_length:.1f} tokens a text, "
         f"theirs {report.padding:.0%} padding; logits differ by {report.worst_difference:.1e} before training",
-        f"{'engine':28} {'batch':>5} {'steps/s':>8} {'examples/s':>11} {'tokens/s':>10} {'ratio':>6}",
+        f"{'engine':28} {'batch':>5} {'steps/s':>8} {'examples/s':>11} {'tokens/s':>10} {'ratio':>6} "
+        f"{'by processor':>12}",
     ]
     for row in report.rows:
         lines.append(
             f"{row.engine:28} {row.batch:5} {row.steps_per_second:8.2f} {row.examples_per_second:11,.0f} "
-            f"{row.tokens_per_second:10,.0f} {row.ratio:6.2f}"
+            f"{row.tokens_per_second:10,.0f} {row.ratio:6.2f} {row.processor_ratio:12.2f}"
         )
     return "\n".join(lines)
 
@@ -122,7 +133,9 @@ def bench_finetune(
 
 def _row(found: Timed, base: Timed, batch: int, tokens: float) -> Row:
     speed = found.steps / found.seconds
-    return Row(found.engine, batch, speed, speed * batch, speed * tokens, speed * base.seconds / base.steps)
+    ratio = speed * base.seconds / base.steps
+    processor = base.processor / base.steps * found.steps / max(found.processor, 1e-9)
+    return Row(found.engine, batch, speed, speed * batch, speed * tokens, ratio, processor)
 
 
 @dataclass(frozen=True)
@@ -193,7 +206,7 @@ class _Work:
         )
         torch.manual_seed(0)
         network = copy.deepcopy(self.network).to(where)
-        marks: dict[int, float] = {}
+        marks: dict[int, Moment] = {}
         with tempfile.TemporaryDirectory() as folder:
             loop = Loop(
                 network,
@@ -205,9 +218,9 @@ class _Work:
                 say=print,
             )
             # Told of a step when its loss has been read, so everything up to it is done.
-            loop.observe = lambda step, _: marks.update({step: time.perf_counter()})
+            loop.observe = lambda step, _: marks.update({step: now(self.device)})
             loop.run()
-        return Timed("litebert", marks[recipe.steps] - marks[self.warm], self.timed, 0, 0)
+        return Timed("litebert", *since(marks[self.warm], marks[recipe.steps]), self.timed, 0, 0)
 
 
 def _difference(network: Network, theirs: Any, prepared: Prepared) -> float:

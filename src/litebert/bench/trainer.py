@@ -26,6 +26,8 @@ from litebert.tasks.targets import Targets
 from litebert.text.tokenizer import Tokenizer
 
 Row = dict[str, Any]
+Moment = tuple[float, float]  # the wall clock, and the processor time of this process
+Span = tuple[float, float]  # between two of them
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class Timed:
 
     engine: str
     seconds: float
+    processor: float  # seconds of all cores, which others on the machine do not change much
     steps: int
     tokens: int  # without padding
     padded: int
@@ -112,22 +115,22 @@ def train_theirs(
     padding = Padding(pad_id)
     use_plain = not has_trainer() if plain is None else plain
     train = _plain if use_plain else _with_trainer
-    seconds = train(model, rows, recipe, device, seed, padding, warm)
+    seconds, processor = train(model, rows, recipe, device, seed, padding, warm)
     name = "transformers, plain loop" if use_plain else "transformers Trainer"
-    return Timed(name, seconds, recipe.steps - warm, padding.tokens, padding.padded)
+    return Timed(name, seconds, processor, recipe.steps - warm, padding.tokens, padding.padded)
 
 
 def _with_trainer(
     model: nn.Module, rows: list[Row], recipe: FinetuneRecipe, device: str, seed: int, padding: Padding, warm: int
-) -> float:
+) -> Span:
     from transformers import Trainer, TrainerCallback, TrainingArguments
 
-    marks: dict[int, float] = {}
+    marks: dict[int, Moment] = {}
 
     class Clock(TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             if state.global_step in (warm, recipe.steps):
-                marks[state.global_step] = _now(device)
+                marks[state.global_step] = now(device)
 
     assert recipe.steps is not None and recipe.rate is not None
     with tempfile.TemporaryDirectory() as folder:
@@ -159,14 +162,14 @@ def _with_trainer(
             data_collator=padding,
             callbacks=[Clock()],
         )
-        marks[0] = _now(device)
+        marks[0] = now(device)
         trainer.train()
-    return marks[recipe.steps] - marks[warm]
+    return since(marks[warm], marks[recipe.steps])
 
 
 def _plain(
     model: nn.Module, rows: list[Row], recipe: FinetuneRecipe, device: str, seed: int, padding: Padding, warm: int
-) -> float:
+) -> Span:
     """The steps of their Trainer written out."""
     assert recipe.steps is not None and recipe.rate is not None
     torch.manual_seed(seed)
@@ -181,7 +184,7 @@ def _plain(
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimiser, lambda step: step / up if step < up else max(0.0, (total - step) / max(1, total - up))
     )
-    begun = _now(device)
+    begun = now(device)
     for step, chosen in enumerate(islice(_orders(len(rows), recipe.batch, seed), total), start=1):
         batch = {name: tensor.to(device) for name, tensor in padding([rows[int(n)] for n in chosen]).items()}
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
@@ -192,8 +195,8 @@ def _plain(
         schedule.step()
         optimiser.zero_grad(set_to_none=True)
         if step == warm:
-            begun = _now(device)
-    return _now(device) - begun
+            begun = now(device)
+    return since(begun, now(device))
 
 
 def _orders(items: int, batch: int, seed: int) -> Iterator[npt.NDArray[np.int64]]:
@@ -202,10 +205,16 @@ def _orders(items: int, batch: int, seed: int) -> Iterator[npt.NDArray[np.int64]
         yield from (order[first : first + batch] for first in range(0, items, batch))
 
 
-def _now(device: str) -> float:
+def since(begun: Moment, ended: Moment) -> Span:
+    """Seconds between two moments, by both clocks."""
+    return ended[0] - begun[0], ended[1] - begun[1]
+
+
+def now(device: str) -> Moment:
+    """This moment, when everything asked of the device is done."""
     if device == "cuda":
         torch.cuda.synchronize()
-    return time.perf_counter()
+    return time.perf_counter(), time.process_time()
 
 
 @torch.no_grad()

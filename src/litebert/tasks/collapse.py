@@ -25,8 +25,8 @@ PROBED = 64  # inputs that are looked at
 class CollapseSettings:
     """When to call it a collapse."""
 
-    first: float = 0.05  # share of the run at which it is first judged,
-    every: float = 0.05  # and how often from then on
+    first: float = 0.04  # share of the run at which it is first judged,
+    every: float = 0.02  # and how often from then on
     until: float = 0.6
     at_chance: float = 0.97  # of the loss of chance, or more
     spread: float = 0.1  # of the first difference between inputs, or less
