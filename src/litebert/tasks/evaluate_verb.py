@@ -54,26 +54,8 @@ def evaluate(
         raise InputError(f"there is no folder '{html.absolute().parent}' to write {html.name} to")
 
     from litebert.tasks.evaluate import evaluate_file, evaluate_model
-    from litebert.tasks.find import read_task
 
-    if from_hub:
-        from litebert.tasks.find import known_kind
-        from litebert.tasks.hub import read_hub
-
-        read = read_hub(task, data, text=text, label=label, kind=known_kind(kind))
-    else:
-        place = Path(data) if data is not None else None
-        # A file of one's own is read as the model's training data was, unless something else is said.
-        note = _note(model) if model is not None and task is None else None
-        read = read_task(
-            task,
-            place,
-            text=text or (",".join(note.text) if note else None),
-            label=label or (note.label if note else None),
-            kind=kind or (note.kind if note else None),
-            labels=note.labels if note else None,
-            whole=True,
-        )
+    read = _read(model, task, data, text, label, kind, from_hub)
     if predictions is not None:
         found = evaluate_file(read, predictions, split=split)
     else:
@@ -82,6 +64,34 @@ def evaluate(
             read, str(model), _predictor(model, read), split=split, depths=_chosen_depths(model, depths)
         )
     _show(found, as_json, html)
+
+
+def _read(
+    model: Path | None,
+    task: str | None,
+    data: str | None,
+    text: str | None,
+    label: str | None,
+    kind: str | None,
+    from_hub: bool,
+) -> "TaskData":
+    """The data to score; a file of one's own is read as the model's was, unless something else is said."""
+    from litebert.tasks.find import known_kind, read_task
+
+    if from_hub:
+        from litebert.tasks.hub import read_hub
+
+        return read_hub(task, data, text=text, label=label, kind=known_kind(kind))
+    note = _note(model) if model is not None and task is None else None
+    return read_task(
+        task,
+        Path(data) if data is not None else None,
+        text=text or (",".join(note.text) if note else None),
+        label=label or (note.label if note else None),
+        kind=kind or (note.kind if note else None),
+        labels=note.labels if note else None,
+        whole=True,
+    )
 
 
 def _show(found: "Evaluation", as_json: bool, html: Path | None) -> None:
