@@ -365,4 +365,6 @@ def test_what_is_refused(store, tmp_path):
         )
     with pytest.raises(InputError, match="say how long to train"):
         Bound()
-    assert not (tmp_path / "other").exists() or not any((tmp_path / "other").glob("*.json"))
+    with pytest.raises(InputError, match="did you mean 'wandb'"):
+        pretrain(settings(store, tmp_path / "other", sinks=("wandbb",)), quiet)
+    assert not (tmp_path / "other").exists()

@@ -28,7 +28,7 @@ from litebert.pretrain.objective import LOGIT_CHUNK, Pretraining
 from litebert.pretrain.recipe import Recipe
 from litebert.pretrain.utilisation import batch_flops
 from litebert.pretrain.warm_start import warm_start
-from litebert.runs import RunLock, parent_of, read_run, write_run
+from litebert.runs import RUN_FILE, RunLock, parent_of, read_run, write_run
 from litebert.text.tokenizers import read_tokenizer
 from litebert.train.guard import unigram_entropy
 from litebert.train.loop import Loop, Result, Stage, Sums
@@ -104,13 +104,7 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, say: Callable[[str], Non
     if ranks.first:
         if not settings.resume:
             _note(settings, config.encoder, train)
-        watch = Watch(
-            settings.out,
-            total=settings.bound.steps,
-            tensorboard=settings.tensorboard,
-            sinks=settings.sinks,
-            unigram=unigram,
-        )
+        watch = _watch(settings, unigram)
         say = watch.say
     saver = Saver(settings.out, train.keep, _facts(settings, store, config.encoder, train))
     held_out = _held_out(settings, store, train, ranks)
@@ -248,6 +242,22 @@ def _facts(settings: PretrainSettings, store: Store, encoder: EncoderConfig, tra
         "precision": train.precision,
         "seed": settings.seed,
     }
+
+
+def _watch(settings: PretrainSettings, unigram: float) -> Watch:
+    """Follows the run; where a sink is refused, a new run leaves no note of itself."""
+    try:
+        return Watch(
+            settings.out,
+            total=settings.bound.steps,
+            tensorboard=settings.tensorboard,
+            sinks=settings.sinks,
+            unigram=unigram,
+        )
+    except InputError:
+        if not settings.resume:
+            (settings.out / RUN_FILE).unlink()
+        raise
 
 
 def _note(settings: PretrainSettings, encoder: EncoderConfig, train: TrainSettings) -> None:
