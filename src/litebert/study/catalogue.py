@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from litebert.errors import InputError, nearest
 from litebert.nn.config import EncoderConfig
+from litebert.study.ingredients import recipe_study
 from litebert.study.plans import Finding, Row, Study, worse
 
-STUDIES = ("embedding", "sharing", "order", "depth", "width", "dropout", "time")
+STUDIES = ("embedding", "sharing", "order", "depth", "width", "dropout", "time", "recipe")
 CHANCE = 0.5
 NEAR_CHANCE = 0.05  # the paper's NSP model has 52.0% on SOP; five points above chance still count as chance
 
@@ -27,6 +28,7 @@ def study_of(name: str, encoder: EncoderConfig) -> Study:
         "width": _width,
         "dropout": _dropout,
         "time": _time,
+        "recipe": recipe_study,
     }
     if name not in makers:
         raise InputError(f"there is no study '{name}'{nearest(name, STUDIES)}")

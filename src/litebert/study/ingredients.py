@@ -1,0 +1,105 @@
+"""A study of our own: the budget recipe with each of its ingredients taken away once (docs/recipe.md).
+
+What stands in the place of the paper's figures are those of the pilots that the recipe was found with, losses after
+twenty seconds with and without the ingredient (docs/LOG.md); nothing is judged by them.
+"""
+
+from dataclasses import dataclass
+
+from litebert.nn.config import EncoderConfig
+from litebert.study.plans import Row, Study, worse
+
+WHOLE = "whole"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ingredient:
+    """Something in the recipe, and how to do without it."""
+
+    name: str
+    claim: str
+    without: str  # what is there in its place
+    words: tuple[str, ...]
+    pilot: str
+
+
+INGREDIENTS = (
+    Ingredient(
+        name="outputs",
+        claim="Smaller output matrices at the start help.",
+        without="outputs as large as usual",
+        words=("initial_output_scale=1.0",),
+        pilot="4.97, without 5.33",
+    ),
+    Ingredient(
+        name="bias",
+        claim="Starting from word frequencies helps.",
+        without="output bias at zero",
+        words=("initial_unigram_bias=false",),
+        pilot="4.97, without 5.47",
+    ),
+    Ingredient(
+        name="positions",
+        claim="Positions that start as waves help.",
+        without="random positions",
+        words=("initial_positions=random",),
+        pilot="4.97, without 6.04",
+    ),
+    Ingredient(
+        name="keys",
+        claim="Keys that start as the queries help.",
+        without="keys drawn apart",
+        words=("initial_keys=null",),
+        pilot="4.97, without 5.23",
+    ),
+    Ingredient(
+        name="muon",
+        claim="Muon helps.",
+        without="AdamW 4e-4 for everything",
+        words=("optimiser=adamw", "rate=4e-4"),
+        pilot="4.97, without 5.82",
+    ),
+    Ingredient(
+        name="growth",
+        claim="Growing depth helps.",
+        without="full depth throughout",
+        words=("depths=[]",),
+        pilot="4.26, without 5.32",
+    ),
+    Ingredient(
+        name="masking",
+        claim="Masking 30% helps.",
+        without="15% masked",
+        words=("mask_rate=0.15",),
+        pilot="5.00, without 5.32",
+    ),
+    Ingredient(
+        name="late-order",
+        claim="The order loss only later helps.",
+        without="order loss from the start",
+        words=("order_from=0.0",),
+        pilot="5.14 with none at all, from the start 5.32",
+    ),
+)
+NOTHING = Ingredient(
+    name="plain",
+    claim="The recipe as a whole helps.",
+    without="none of it: as others do",
+    words=tuple(word for ingredient in INGREDIENTS for word in ingredient.words),
+    pilot="3.93, without 7.00",
+)
+
+
+def recipe_study(_encoder: EncoderConfig) -> Study:
+    """The whole recipe, then without each ingredient, then without any."""
+    taken = (*INGREDIENTS, NOTHING)
+    return Study(
+        name="recipe",
+        about="what carries the budget recipe: each ingredient taken away once",
+        table="none of the paper's",
+        rows=(
+            Row(name=WHOLE, label="the whole recipe", words=()),
+            *(Row(name=each.name, label=each.without, words=each.words) for each in taken),
+        ),
+        findings=tuple(worse(each.claim, each.name, WHOLE, paper=f"pilots: {each.pilot}") for each in taken),
+    )
