@@ -79,7 +79,7 @@ def test_a_killed_run_goes_on_and_ends_the_same_bit_for_bit(tmp_path, monkeypatc
     model, data = toy.make_model(tmp_path / "model", dropout=0.1), toy.task("classify")
     finetune(toy.settings(model, tmp_path / "whole", epochs=4, watched=True), data, quiet)
 
-    class Killed(Exception):
+    class KilledError(Exception):
         pass
 
     advance, steps = finetuning.TaskBatches.advance, []
@@ -87,12 +87,12 @@ def test_a_killed_run_goes_on_and_ends_the_same_bit_for_bit(tmp_path, monkeypatc
     def counted(self, position, count):
         steps.append(position)
         if len(steps) == 40:
-            raise Killed
+            raise KilledError
         return advance(self, position, count)
 
     with monkeypatch.context() as patched:
         patched.setattr(finetuning.TaskBatches, "advance", counted)
-        with pytest.raises(Killed):
+        with pytest.raises(KilledError):
             finetune(toy.settings(model, tmp_path / "cut", epochs=4, save_steps=5, watched=True), data, quiet)
     step = saved_states(tmp_path / "cut")[-1].step
     assert 0 < step < 32 and step % 8  # no end of an epoch

@@ -59,7 +59,7 @@ def items(kind: str, count: int, seed: int) -> tuple:
 
 def _item(kind: str, number: int, draw: random.Random):
     key, words = str(number), [draw.choice(FILLER) for _ in range(draw.randint(3, 9))]
-    noun, other = draw.sample(NOUNS, 2)
+    noun = draw.choice(NOUNS)
     if kind == "classify":
         label = draw.randint(0, 1)
         words.insert(draw.randrange(len(words)), ("bad", "good")[label])

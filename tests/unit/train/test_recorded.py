@@ -1,0 +1,78 @@
+"""Passes recorded as CUDA graphs give the weights that plain passes give, whatever the shapes and the order of them."""
+
+import copy
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "pipeline"))
+import toy_tasks as toy
+
+from litebert.checkpoints.folder import load_model
+from litebert.tasks.batches import TaskBatches
+from litebert.tasks.encoding import EncodingSettings, encode
+from litebert.tasks.finetuning import finetune
+from litebert.tasks.objective import TaskObjective
+from litebert.tasks.recipes import FinetuneRecipe
+from litebert.tasks.starting import start_network, task_heads
+from litebert.tasks.targets import make_targets
+from litebert.train.loop import Loop, Stage
+from litebert.train.optimiser_settings import OptimiserSettings
+from litebert.train.parallel import Ranks
+from litebert.train.persistence import Saver
+from litebert.train.schedules import ScheduleSettings
+from litebert.train.settings import Bound, TrainSettings
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+@pytest.mark.parametrize("kind", ["classify", "span2", "choice"])
+def test_recorded_steps_are_plain_steps(kind, passes, tmp_path):
+    source = load_model(toy.make_model(tmp_path / "model"))
+    data = toy.task(kind, 90)
+    inputs = encode(data.train, source.tokenizer, EncodingSettings(length=24, stride=8))
+    targets = make_targets(data.kind, data.train, inputs, len(data.labels))
+    heads = task_heads(data, answerable=True)
+    network, _ = start_network(source.network, heads, FinetuneRecipe(classifier_dropout=0.0), 0)
+    ends, said = [], []
+    for recorded in (False, True):
+        mine = copy.deepcopy(network).to("cuda")
+        batches = TaskBatches(inputs, targets, batch=16, passes=passes, filled=True, choosing=data.kind == "choice")
+        objective = TaskObjective(data.kind, inputs.longest, options=batches.options, answerable=heads.answerable)
+        settings = TrainSettings(
+            bound=Bound(steps=20),
+            optimiser=OptimiserSettings(rate=1e-3),
+            schedule=ScheduleSettings(),
+            batch_tokens=((0.0, passes),),
+            micro_tokens=1,
+            precision="bf16",
+            recorded=recorded,
+            save_ends=False,
+        )
+        ranks = Ranks(0, 1, torch.device("cuda"), None)
+        stage = Stage("train", 0.0, batches, objective)
+        loop = Loop(mine, [stage], settings, ranks, saver=Saver(tmp_path, 1, {}), watch=None, say=said.append)
+        losses = {}
+        loop.observe = lambda step, row, losses=losses: losses.update({step: row["loss"]})
+        loop.run()
+        ends.append((losses, mine.state_dict()))
+    assert not said, said  # nothing fell back
+    (plain, weights), (played, weights2) = ends
+    assert plain.keys() == played.keys()
+    for step, loss in plain.items():
+        assert abs(loss - played[step]) < 0.02 * max(1.0, abs(loss)), step
+    for name, tensor in weights.items():
+        assert (tensor - weights2[name]).abs().max() < 5e-3, name
+
+
+def test_a_run_on_a_gpu_learns_with_dropout(tmp_path):
+    """Dropout is drawn anew at every playback, or the run would learn the noise of one draw by heart."""
+    model = toy.make_model(tmp_path / "model", dropout=0.1)
+    settings = toy.settings(model, tmp_path / "run", epochs=20)
+    from dataclasses import replace
+
+    result = finetune(replace(settings, device="cuda"), toy.task("classify"), lambda _: None)
+    assert result.status == "finished" and result.score > 0.9
