@@ -21,8 +21,7 @@ from litebert.corpus.masking import LONGEST_NGRAM
 from litebert.corpus.rows import Batch, write_inputs, write_masks, write_padding
 from litebert.corpus.slices import Integers, Windows, read_slices
 from litebert.corpus.store import Store
-from litebert.corpus.windows import MASKS, Planner, Window, row_sizes
-from litebert.errors import InputError
+from litebert.corpus.windows import MASKS, Planner, TooLittleTextError, Window, row_sizes
 
 __all__ = ["Batch", "BatchSettings", "Batches", "Position"]
 
@@ -51,7 +50,7 @@ class Batches:
         self._seed = HELD_OUT_SEED if self._held_out else settings.seed
         self._planner = Planner(self.shards, settings, self._seed, top_up=not self._held_out)
         if not len(self._planner.slices):
-            raise InputError(f"{store.folder} has no {split.replace('_', '-')} text; build a store with some")
+            raise TooLittleTextError(f"{store.folder} has no {split.replace('_', '-')} text; build a store with some")
         if not self._held_out:
             self._planner.require_one_batch()
         self.max_sequences = self._planner.max_sequences

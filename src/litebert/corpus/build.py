@@ -24,12 +24,11 @@ from litebert.corpus.store import FORMAT, SPLITS, STORE_FILE, TOKENIZER_FOLDER, 
 from litebert.corpus.tokenise import RawDocument, Tokenised, Tools, special_ids, start_worker, tokenise
 from litebert.corpus.word_starts import word_features
 from litebert.errors import InputError
+from litebert.runs import DISK_FULL
 from litebert.text.normalise import Rules, check_rules
 from litebert.text.raw import Errors, expand
 from litebert.text.streams import STANDARD_INPUT
 from litebert.text.tokenizers import Tokenizer, read_tokenizer
-
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,8 +22,7 @@ from litebert.corpus.batches import Batches
 from litebert.corpus.draws import below, make_key, mix, open_stream
 from litebert.corpus.pairs import DOCUMENT, LABEL, OTHER, SECOND_SIZE, SECOND_START, SIZE, START
 from litebert.corpus.slices import Integers
-from litebert.corpus.windows import Window
-from litebert.errors import InputError
+from litebert.corpus.windows import TooLittleTextError, Window
 
 BINS = 1 << 16  # hash values of a word
 GROUPS = 3  # words of x1, words of x2, words of both
@@ -45,7 +44,7 @@ Verdict = Literal["leaks", "tight", "unsure"]
 VERDICTS: dict[Verdict, str] = {
     "leaks": "words tell them apart",
     "tight": "words do not tell",
-    "unsure": "too close to say",
+    "unsure": "too few documents to be sure",
 }
 
 
@@ -245,7 +244,7 @@ def classify(bags: Bags) -> Leak:
                 right[test] += np.where(scores == 0, 0.5, (scores > 0) == bags.labels[test])
                 tests[test] += 1
     if not tests.any():
-        raise InputError("the order labels are all of one document, so there is nothing to check them against")
+        raise TooLittleTextError("the order labels are all of one document, so there is nothing to check them against")
     accuracy = float(right.sum() / tests.sum())
     documents = bags.inputs[tests > 0, DOCUMENT]
     _, document = np.unique(documents, return_inverse=True)
@@ -277,5 +276,7 @@ def check_leak(batches: Batches, *, most: int = PAIRS, epoch: int = 0) -> Leak:
                 parts.append(part)
                 found += len(part.labels)
         if not found:
-            raise InputError("no input has an order label, so there is nothing to check; the documents are too short")
+            raise TooLittleTextError(
+                "no input has an order label, so there is nothing to check: the documents are too short"
+            )
     return classify(join_bags(parts))

@@ -16,6 +16,7 @@ from litebert.corpus.masking import LONGEST_NGRAM
 from litebert.corpus.pairs import UNLABELLED
 from litebert.corpus.slices import opened
 from litebert.corpus.store import SPLITS, Split, Store
+from litebert.corpus.windows import TooLittleTextError
 from litebert.errors import InputError
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.tokenizers import read_tokenizer
@@ -113,7 +114,7 @@ def look(store: Store, settings: BatchSettings, *, split: str = "train", epoch: 
         notes += order_notes(settings, batch_figures, figures[split])
         if settings.order != "none":
             leak = check_leak(batches, epoch=epoch)
-    except InputError as error:  # a store too small for batches or for the check can still be looked at
+    except TooLittleTextError as error:  # a store too small for batches or for the check can still be looked at
         notes.append(str(error))
     return Look(
         store=str(store.folder),
@@ -230,10 +231,11 @@ def order_notes(settings: BatchSettings, figures: BatchFigures, split: SplitFigu
             f"{split.one_sentence_documents:,} documents of one sentence are used for masking only: no pair can be made"
         )
     if figures.unlabelled > total / 2:
-        hint = ", or edges=pairs, which labels beginnings and ends of documents, too" if settings.order == "sop" else ""
+        where = "lie at an edge of their document or are" if settings.order == "sop" else "are"
+        hint = ", or --edges pairs for labels at the edges, too" if settings.order == "sop" else ""
         notes.append(
-            f"{figures.unlabelled / total:.0%} of inputs have no order label, since documents are short or sentences "
-            f"long for a length of {settings.length}; consider another length{hint}"
+            f"{figures.unlabelled / total:.0%} of inputs have no order label, because they {where} one sentence; with "
+            f"a shorter --length than {settings.length} more have one{hint}"
         )
     return notes
 

@@ -92,8 +92,8 @@ def look_verb(
     ] = "masking",
     split: Annotated[str, typer.Option(help="train or held_out.")] = "train",
     seed: Annotated[int, typer.Option(help="Of the draws.")] = 0,
-    epoch: Annotated[int, typer.Option(help="The epoch to look at.")] = 0,
-    examples: Annotated[int, typer.Option(help="How many inputs to show.")] = 3,
+    epoch: Annotated[int, typer.Option(min=0, help="The epoch to look at.")] = 0,
+    examples: Annotated[int, typer.Option(min=0, help="How many inputs to show.")] = 3,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write a page with plots to this file.")] = None,
     partial: Annotated[bool, typer.Option("--partial", help="Look at a store whose build is not finished.")] = False,
@@ -107,6 +107,8 @@ def look_verb(
     from litebert.corpus.look_text import print_look
     from litebert.corpus.store import Store
 
+    if html is not None and not html.absolute().parent.is_dir():
+        raise InputError(f"there is no folder {html.parent} to write {html.name} to; make it first")
     settings = BatchSettings(
         length=length,
         budget=budget,
@@ -123,11 +125,28 @@ def look_verb(
 
         write_atomically(html, make_page(found))
     if json:
-        print(json_module.dumps(dataclasses.asdict(found), ensure_ascii=False))
+        told = dataclasses.asdict(found)
+        if found.leak is not None:
+            told["leak"]["verdict"] = found.leak.verdict
+        print(json_module.dumps(told, ensure_ascii=False))
         return
     print_look(found)
     if html is not None:
         print(f"\nwrote {html}")
+
+
+@app.command("verify")
+def verify_verb(
+    folder: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of the store.")],
+    partial: Annotated[bool, typer.Option("--partial", help="Also a store whose build is not finished.")] = False,
+) -> None:
+    """Read every byte of a store and compare it with the checksums; a damaged shard is named."""
+    from litebert.corpus.store import SPLITS, Store
+
+    store = Store.open(folder, partial=partial)
+    store.verify()
+    shards = sum(len(store.split(name).shards) for name in SPLITS)
+    print(f"{folder} is whole: {shards} {'shards have' if shards != 1 else 'shard has'} the checksums that it lists")
 
 
 def parse_share(text: str) -> float:

@@ -42,6 +42,10 @@ NO_WORDS = np.zeros(0, np.uint8)
 NO_WORDS.flags.writeable = False  # as the mapped array is, so that one compiled function serves both
 
 
+class TooLittleTextError(InputError):
+    """A store has not the text for what is asked of it, though nothing is wrong with it."""
+
+
 @dataclass(frozen=True)
 class WindowPlan:
     """The inputs of a window and how they are packed; no tokens yet."""
@@ -150,7 +154,7 @@ class Planner:
             found += int(row_sizes(self.cut(0, rows)).sum())
             if found >= budget:
                 return
-        raise InputError(
+        raise TooLittleTextError(
             f"the corpus is too small for one batch: its inputs have {found:,} tokens in all and the budget is "
             f"{budget:,}; choose a smaller budget or add text"
         )

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from html.parser import HTMLParser
 
 import pytest
@@ -11,10 +12,12 @@ from typer.testing import CliRunner
 from litebert.cli import app
 from litebert.corpus.batches import Batches, BatchSettings
 from litebert.corpus.build import BuildSettings, build_store
+from litebert.corpus.leak import VERDICTS
 from litebert.corpus.look import look
 from litebert.corpus.look_page import make_page
 from litebert.corpus.look_text import bars, print_look
 from litebert.corpus.store import Store
+from litebert.errors import InputError
 from litebert.text.train import TrainSettings, train_tokenizer
 
 WORDS = ("the", "old", "ship", "sailed", "past", "a", "quiet", "harbour", "while", "seven", "gulls", "watched", "from")
@@ -131,6 +134,35 @@ def test_verb(store_folder, tmp_path):
     told = json.loads(result.stdout)
     assert told["settings"]["order"] == "nsp"
     assert told["splits"]["train"]["tokens"] > 0
+    assert told["leak"]["verdict"] in VERDICTS
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
     result = CliRunner().invoke(app, arguments)
     assert "random" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--split", "foo"], "no split 'foo'"),
+        (["--html", "nowhere/look.html"], "no folder nowhere"),
+    ],
+)
+def test_mistakes_are_errors_and_not_notes(store_folder, arguments, message):
+    result = CliRunner().invoke(app, ["corpus", "look", str(store_folder), *arguments])
+    assert isinstance(result.exception, InputError)
+    assert message in str(result.exception)
+
+
+def test_verify_finds_a_damaged_shard(store_folder, tmp_path):
+    copy = tmp_path / "store"
+    shutil.copytree(store_folder, copy)
+    result = CliRunner().invoke(app, ["corpus", "verify", str(copy)])
+    assert result.exit_code == 0 and "is whole" in result.stdout
+    tokens = copy / "train-00000" / "tokens.bin"
+    data = tokens.read_bytes()
+    tokens.write_bytes(data[:1000] + bytes([data[1000] ^ 1]) + data[1001:])
+    result = CliRunner().invoke(app, ["corpus", "verify", str(copy)])
+    assert "train-00000 is damaged" in str(result.exception)
+    tokens.write_bytes(data[:1000])
+    result = CliRunner().invoke(app, ["corpus", "look", str(copy), "--budget", "1024", "--length", "64"])
+    assert "train-00000 is damaged" in str(result.exception), "a short file is noticed by anyone"
