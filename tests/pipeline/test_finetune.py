@@ -2,6 +2,7 @@
 
 import json
 import math
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from litebert.tasks.finetuning import finetune
 from litebert.tasks.predicting import load_predictor, predict_items
 from litebert.tasks.score import compute_metrics
 from litebert.tasks.seeds import finetune_seeds
+from litebert.train.loop import Loop
 from litebert.train.metrics import read_metrics
 
 
@@ -104,6 +106,26 @@ def test_a_killed_run_goes_on_and_ends_the_same_bit_for_bit(tmp_path, monkeypatc
         for name in ("whole", "cut")
     ]
     assert scores[0] == scores[1]
+
+
+def test_a_stopped_run_goes_on_and_ends_the_same(tmp_path, monkeypatch):
+    """Asked to stop between two scores: no score out of turn may change which model is the best."""
+    model, data = toy.make_model(tmp_path / "model", dropout=0.1), toy.task("classify")
+    finetune(toy.settings(model, tmp_path / "whole", epochs=3), data, quiet)
+    step = Loop._step
+
+    def stopping(self, *arguments):
+        if self.place.step == 9:
+            signal.raise_signal(signal.SIGTERM)
+        return step(self, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Loop, "_step", stopping)
+        result = finetune(toy.settings(model, tmp_path / "cut", epochs=3), data, quiet)
+    assert result.status == "stopped" and result.steps == 10
+    finetune(toy.settings(model, tmp_path / "cut", epochs=3, resume=True), data, quiet)
+    whole, cut = weights(tmp_path / "whole"), weights(tmp_path / "cut")
+    assert all(torch.equal(whole[name], cut[name]) for name in whole)
 
 
 def test_resume_refuses_other_settings_and_finished_runs(model, tmp_path):

@@ -8,6 +8,7 @@ R inputs, T tokens of all of them.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -54,11 +55,11 @@ class Inputs:
     def __len__(self) -> int:
         return len(self.items)
 
-    @property
+    @cached_property
     def lengths(self) -> Integers:
         return np.diff(self.starts)
 
-    @property
+    @cached_property
     def longest(self) -> int:
         return int(self.lengths.max(initial=0))
 

@@ -41,7 +41,7 @@ class Place:
     step: int = 0
     tokens: int = 0
     seconds: float = 0.0
-    lead: float = 0.0  # of those, what passed before the first step was done (compiling): no part of the schedule
+    lead: float = 0.0  # of those, what passed before the first step was done (imports, compiling): not in the schedule
     rate_scale: float = 1.0  # lowered by rollbacks
     rollbacks: int = 0
     positions: dict[str, Position] = field(default_factory=dict)  # of each stream of batches, by its stages' name
@@ -123,6 +123,8 @@ class Loop:
         self.unigram: float | None = None  # the loss of word frequencies alone, where that means something
         self.scored = -1  # the step of the last held-out score
         self.scoring = 0.0  # seconds spent on held-out text
+        self.begun: float | None = None  # the clock when the command was given; None: when the loop begins
+        self.took = {"score": 0.0, "save": 0.0}  # the most seconds that one of them took
         self.peak = 0.0  # operations a second that this rank's device can reach, where known
         self.flops = 0.0  # arithmetic of this rank since the last line
         self.waited, self.shown_tokens, self.shown_at = 0.0, 0, time.monotonic()
@@ -131,18 +133,17 @@ class Loop:
         """Train to the end of the bound, or until told to stop; the state is saved either way."""
         if self.place.step == 0 and self.settings.save_ends:
             self._save()  # there is always something to go back to
-        started = time.monotonic() - self.place.seconds
+        started = (time.monotonic() if self.begun is None else self.begun) - self.place.seconds
         if self.settings.compiled:
             self._compile_stages()
-            self.place.lead += time.monotonic() - started - self.place.seconds
+        self.place.lead += time.monotonic() - started - self.place.seconds
         last_save, next_held_out = time.monotonic(), self._next_held_out(self._progress())
-        reserve = 0.0  # seconds kept for the last evaluation and save of a run bounded by the clock
         status: Status = "finished"
         stream, stage, warm = None, None, False
         with StopSignal() as stop:
             while True:
                 self.place.seconds = time.monotonic() - started
-                progress, stopping, may_score = self._agree(reserve, bool(stop))
+                progress, stopping, may_score = self._agree(self._reserve(), bool(stop))
                 current = max((s for s in self.stages if s.begin <= progress), key=lambda s: s.begin)
                 self.learner.objective = current.objective
                 if progress >= 1.0 or stopping or self.enough:
@@ -169,14 +170,13 @@ class Loop:
                 if self._score_is_due(progress >= next_held_out and may_score):
                     self._score()
                     next_held_out = self._next_held_out(progress)
-                    reserve = max(reserve, time.monotonic() - now)
                 if self._save_is_due(now - last_save):
                     self._save()
                     last_save = time.monotonic()
-                    reserve = max(reserve, last_save - now)
         self.place.seconds = time.monotonic() - started
         if status != "diverged":
-            self._score()
+            if status != "stopped" or not self.settings.score_steps:  # by steps a score out of turn would count, too
+                self._score()
             if self.settings.save_ends or status == "stopped":
                 self._save()
             else:
@@ -199,6 +199,10 @@ class Loop:
             self.optimiser.zero_grad()
         if devices:
             torch.cuda.synchronize()
+
+    def _reserve(self) -> float:
+        """Seconds of a budget that the end will need: the last score and state, then the model and the picture."""
+        return self.took["score"] + 2 * self.took["save"] + min(2.0, 0.01 * (self.settings.bound.seconds or 0.0))
 
     def _agree(self, reserve: float, stop: bool) -> tuple[float, bool, bool]:
         """Progress, the wish to stop and whether there is time to score, the same on every rank: the first's clock."""
@@ -346,6 +350,7 @@ class Loop:
         self.network.train()
         if self.watch:
             self.watch.held_out({"step": self.place.step, "tokens": self.place.tokens, **self.held_out})
+        self.took["score"] = max(self.took["score"], time.monotonic() - begun)
         self.scoring += time.monotonic() - begun
 
     def _sums(self, objective: Objective, tensors: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
@@ -370,7 +375,9 @@ class Loop:
 
     def _save(self) -> None:
         if self._flush() is None:  # a state that has diverged is not worth keeping
+            begun = time.monotonic()
             self.saver.save(self)
+            self.took["save"] = max(self.took["save"], time.monotonic() - begun)
 
     def _roll_back(self, trouble: str) -> bool:
         """Go back to the last good state with a lower rate; False when that was done often enough."""
