@@ -1,5 +1,6 @@
 """``litebert pretrain``."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -40,7 +41,9 @@ def pretrain(
     """Pretrain an encoder on a token store, to a budget of time, steps or tokens."""
     import os
     import tempfile
+    import time
 
+    begun = time.monotonic()
     from litebert.pretrain.arguments import settings_from
     from litebert.pretrain.run import pretrain as run
 
@@ -66,13 +69,14 @@ def pretrain(
             save_every="1" if dry_run else save_every,
             tensorboard=tensorboard,
             sinks=log_to or [],
+            begun=begun,
         )
         result = run(settings, lambda sentence: typer.echo(sentence, err=True))
         if os.environ.get("RANK", "0") != "0":
             return  # under torchrun the first one speaks for all
-        scored = [(name, value) for name, value in result.held_out.items() if name != "depth"]
-        figures = ", ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in scored)
-        typer.echo(f"{result.status} after {result.step:,} steps; held out: {figures or 'nothing'}")
+        typer.echo(f"{result.status} after {result.step:,} steps; held out: {_in_words(result.held_out) or 'nothing'}")
+        for depth, figures in _by_depth(result.held_out).items():
+            typer.echo(f"  at depth {depth}: {_in_words(figures)}")
         if not dry_run:
             typer.echo(f"the model is in {out / 'model'}")
 
@@ -81,3 +85,20 @@ def pretrain(
             go(Path(folder) / "run")
     else:
         go(out)
+
+
+def _in_words(figures: Mapping[str, float]) -> str:
+    """Figures of the whole model: ``loss 3.211, mlm loss 2.600``."""
+    plain = {name: value for name, value in figures.items() if not name.startswith("depth")}
+    return ", ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in plain.items())
+
+
+def _by_depth(figures: Mapping[str, float]) -> dict[int, dict[str, float]]:
+    """Figures of other depths, such as ``depth_3_mlm_loss``, by depth."""
+    found: dict[int, dict[str, float]] = {}
+    for name, value in figures.items():
+        prefix, _, rest = name.partition("_")
+        depth, _, part = rest.partition("_")
+        if prefix == "depth" and part:
+            found.setdefault(int(depth), {})[part] = value
+    return found

@@ -3,7 +3,8 @@
 A figure is a ratio of sums over batches of held-out text, the same batches for every row. What differs from batch to
 batch is the noise of the text; with two seeds or more, what differs from seed to seed (its variance pooled over all
 rows) is the noise of training, and both count. A claim is a number that is above zero where it holds: it is called
-reproduced, or not, where it is further from zero than a 95% interval reaches, and otherwise too small to tell.
+reproduced, or not, where it is further from zero than a 95% interval reaches, and otherwise too small to tell. With one
+seed the noise of training is not seen, so that no difference below a hundredth of the figures themselves is called.
 """
 
 import math
@@ -16,6 +17,8 @@ import numpy.typing as npt
 
 Verdict = Literal["reproduced", "not reproduced", "too small to tell"]
 Sums = npt.NDArray[np.float64]  # (batches, 2): a sum and how many items it is over
+
+UNSEEN = 0.01  # of a figure: what another seed is taken to change where there is none
 
 # Student's t, two-sided 95%, by degrees of freedom.
 _T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
@@ -43,17 +46,17 @@ def judge(weights: Mapping[str, float], constant: float, figures: Mapping[str, S
         return Judged(
             verdict="too small to tell", value=None, interval=None, why=f"no figures for {', '.join(missing)}"
         )
-    value = constant + sum(weight * _mean(figures[name]) for name, weight in weights.items())
+    value = constant + sum(weight * mean_of(figures[name]) for name, weight in weights.items())
     text = _text_error(weights, figures)
     spread, freedom = _seed_spread(figures)
     if spread is None:
-        interval = t95(None) * text
-        how = f"one seed: held-out text alone gives ± {interval:.2g}, and the noise of training is not known"
+        interval = max(t95(None) * text, UNSEEN * max(abs(mean_of(figures[name])) for name in weights))
+        how = f"one seed: ± {interval:.2g} by held-out text, {UNSEEN:.0%} at the least, as other seeds were not tried"
     else:
         seeds = math.sqrt(sum(w**2 * spread**2 / len(figures[name]) for name, w in weights.items()))
         interval = t95(freedom) * math.hypot(seeds, text)
         how = f"seeds and held-out text give ± {interval:.2g}"
-    if math.isnan(interval):
+    if math.isnan(text):
         return Judged(verdict="too small to tell", value=value, interval=None, why="too little held-out text")
     verdict: Verdict = "too small to tell"
     if abs(value) > interval:
@@ -78,7 +81,8 @@ def t95(freedom: int | None) -> float:
     return 1.96 + 2.4 / freedom + 3.0 / freedom**2  # within 0.005 from ten on
 
 
-def _mean(figures: Sequence[Sums]) -> float:
+def mean_of(figures: Sequence[Sums]) -> float:
+    """A figure's mean over seeds."""
     return sum(map(ratio, figures)) / len(figures)
 
 

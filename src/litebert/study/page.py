@@ -172,7 +172,8 @@ def _draw_curves(axes: Axes, done: "Done", report: Report) -> None:
                 *zip(*numbers, strict=True), color=COLOURS[number % len(COLOURS)], linewidth=1.4, label=line.row.label
             )
     axes.axhline(report.unigram, color=GREY, linestyle="--", linewidth=1)
-    axes.legend(frameon=False, fontsize=7)
+    if axes.get_lines()[:-1]:
+        axes.legend(frameon=False, fontsize=7)
     axes.set(title="held-out MLM loss along the way; dashed: frequencies", xlabel="million tokens")
 
 

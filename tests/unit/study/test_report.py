@@ -1,0 +1,87 @@
+"""From scores to a report: figures, verdicts and what keeps a verdict open."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from litebert.nn.families import preset_config
+from litebert.study.catalogue import study_of
+from litebert.study.page import make_page
+from litebert.study.report import as_json, as_text, report_of
+from litebert.study.run import Done, StudySettings
+from litebert.study.scores import RowScores
+
+UNIGRAM = 7.0
+
+
+def table(loss: float, **right: float) -> dict[str, list[list[float]]]:
+    """Sums over ten batches of a hundred words and fifty pairs."""
+    draw = np.random.default_rng(0)
+    wobble = draw.normal(0, 0.01, 10)
+    found = {"mlm": [[100 * (loss + each), 30.0, 100.0] for each in wobble]}
+    return found | {kind: [[1.0, 50 * (share + each), 50.0] for each in wobble] for kind, share in right.items()}
+
+
+def done(name: str, tables: dict[str, dict | None], seeds: int = 1) -> Done:
+    study = study_of(name, preset_config("albert-tiny"))
+    settings = StudySettings(
+        study=name, preset="albert-tiny", corpus=Path("store"), out=Path("none"), budget="5m", steps=None, seeds=seeds
+    )
+    scores = {
+        row: {} if sums is None else {seed: RowScores("finished", sums, {"step": 100}) for seed in range(seeds)}
+        for row, sums in tables.items()
+    }
+    return Done(study, settings, {row.name: 10**6 for row in study.rows}, scores, "print", UNIGRAM, ())
+
+
+def verdicts(found: Done) -> list[str]:
+    return [judged.verdict for _, judged in report_of(found).verdicts]
+
+
+SHARING = {"none": 3.0, "attention": 3.05, "ffn": 3.5, "all": 3.6}
+
+
+def test_losses_in_the_paper_s_order_reproduce_it_and_in_the_opposite_do_not():
+    assert verdicts(done("sharing", {row: table(loss) for row, loss in SHARING.items()})) == ["reproduced"] * 3
+    opposite = {row: table(6 - loss) for row, loss in SHARING.items()}
+    assert verdicts(done("sharing", opposite)) == ["not reproduced"] * 3
+
+
+def test_rows_that_have_not_left_word_frequencies_prove_nothing():
+    stuck = {row: table(3.8 + loss) for row, loss in SHARING.items()}
+    report = report_of(done("sharing", stuck))
+    assert verdicts(done("sharing", stuck)) == ["too small to tell"] * 3
+    assert all("still at the level of word frequencies" in line.remark for line in report.lines)
+    one_learnt = {**stuck, "none": table(3.0)}
+    assert verdicts(done("sharing", one_learnt))[0] == "reproduced"  # all against none: that one has learnt
+
+
+def test_the_signature_of_the_order_loss_needs_models_that_learnt():
+    tables = {"none": table(3.0), "nsp": table(3.0, nsp=0.9, sop=0.5), "sop": table(3.0, nsp=0.7, sop=0.85)}
+    assert verdicts(done("order", tables)) == ["reproduced"] * 4
+    ignorant = {**tables, "nsp": table(3.0, nsp=0.5, sop=0.5)}
+    report = report_of(done("order", ignorant))
+    assert [found.verdict for _, found in report.verdicts][2] == "too small to tell"
+    assert "means nothing until this holds" in report.verdicts[2][1].why
+    knows = {**tables, "nsp": table(3.0, nsp=0.9, sop=0.7)}
+    assert verdicts(done("order", knows))[2] == "not reproduced"
+
+
+def test_a_row_that_is_missing_leaves_its_findings_open():
+    tables = {row: table(loss) for row, loss in SHARING.items()} | {"all": None}
+    found = done("sharing", tables)
+    assert verdicts(found)[0] == "too small to tell" and not found.complete
+    assert "goes on" in as_text(report_of(found))
+
+
+def test_all_forms_say_the_same():
+    found = done("sharing", {row: table(loss) for row, loss in SHARING.items()}, seeds=2)
+    report = report_of(found)
+    told = json.loads(json.dumps(as_json(found, report)))
+    text, page = as_text(report), make_page(found, report)
+    assert told["rows"][2]["figures"]["mlm_loss"]["value"] == pytest.approx(3.5, abs=0.02)
+    assert "3.50" in text and "80.2" in text and "3.50" in page and "80.2" in page
+    assert text.count("REPRODUCED") == 3 == page.count(">reproduced<")
+    assert told["findings"][0]["interval"] > 0 and told["rows"][0]["seeds"] == 2
