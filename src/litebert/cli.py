@@ -15,6 +15,7 @@ from litebert.errors import InputError
 from litebert.lineage import runs_verb
 from litebert.plan.verb import plan
 from litebert.pretrain.verb import pretrain
+from litebert.shrink.distill_verb import distill
 from litebert.shrink.verb import shrink
 from litebert.study.verb import study
 from litebert.tasks.evaluate_verb import evaluate
@@ -39,6 +40,7 @@ app.command("runs")(runs_verb)
 app.add_typer(tokenizer_app, name="tokenizer")
 app.command()(plan)
 app.command()(shrink)
+app.command()(distill)
 app.command()(layers)
 app.command()(study)
 

@@ -27,6 +27,7 @@ from litebert.tasks.recipes import FinetuneRecipe, settled
 from litebert.tasks.score import has_target
 from litebert.tasks.starting import load_source, start_network, task_heads
 from litebert.tasks.targets import Targets, make_targets
+from litebert.tasks.teaching import Teaching
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.loop import Loop, Stage
 from litebert.train.parallel import Ranks
@@ -90,16 +91,17 @@ class Prepared:
     dev: tuple[DevPart, ...]
     notes: tuple[str, ...]
     fingerprint: str
+    teaching: Teaching | None = None  # another model to learn from, beside the labels
 
 
-def prepare(settings: FinetuneSettings, data: TaskData) -> Prepared:
-    """Read the model and encode the data, once."""
+def prepare(settings: FinetuneSettings, data: TaskData, source: Loaded | None = None) -> Prepared:
+    """Read the model (unless ``source`` is it) and encode the data, once."""
     if not data.train:
         raise InputError(f"there is no training data of {data.name}; --data names a folder or file that has some")
     train = tuple(item for item in data.train if has_target(item))
     if not train:
         raise InputError(f"no training item of {data.name} has a label")
-    source = load_source(settings.model)
+    source = source or load_source(settings.model)
     tokenizer, encoder = source.tokenizer, source.network.config.encoder
     assert tokenizer is not None
     if tokenizer.vocab_size > encoder.vocab_size:
@@ -234,14 +236,15 @@ class _Attempt:
             steps=recipe.steps,
             warmup=recipe.warmup,
         )
-        objective = TaskObjective(
-            data.kind, prepared.inputs.longest, options=batches.options, answerable=heads.answerable
-        )
+        own = TaskObjective(data.kind, prepared.inputs.longest, options=batches.options, answerable=heads.answerable)
+        stage = Stage("train", 0.0, batches, own)
+        if prepared.teaching is not None:
+            objective, weights = prepared.teaching.begin(own, self.network, device)
+            stage = Stage("train", 0.0, batches, objective, weights=weights)
         saver = Saver(settings.out, 1, self._facts(numbers), {"keeper": self.keeper, "collapse": self.collapse})
         ranks = Ranks(0, 1, device, None)
-        stages = [Stage("train", 0.0, batches, objective)]
         self.loop = Loop(
-            self.network, stages, train, ranks, saver=saver, watch=self.watch, evaluate=self.keeper.score, say=self.say
+            self.network, [stage], train, ranks, saver=saver, watch=self.watch, evaluate=self.keeper.score, say=self.say
         )
         self.keeper.step = lambda: self.loop.place.step
         self.keeper.enough = self._enough
@@ -316,6 +319,7 @@ class _Attempt:
             "recipe": repr(prepared.recipe),
             "precision": numbers,
             "seed": self.seed,
+            **({"teaching": prepared.teaching.facts()} if prepared.teaching else {}),
         }
 
     def finish(self, verdict: str, failed: tuple[dict[str, Any], ...], seconds: float) -> FinetuneResult:
@@ -323,6 +327,8 @@ class _Attempt:
         settings, prepared, keeper = self.settings, self.prepared, self.keeper
         status: Status = "diverged" if verdict else self.result.status
         figures, score = dict(keeper.figures), keeper.best if keeper.best is not None else float("nan")
+        if prepared.teaching is not None:
+            prepared.teaching.end(self.network)
         if keeper.weights is not None:
             keeper.put_back(self.network)
             if any(part.items != whole.items for part, whole in zip(keeper.parts, prepared.dev, strict=True)):
@@ -377,4 +383,8 @@ def _note_run(settings: FinetuneSettings, prepared: Prepared) -> None:
         "device": settings.device,
         "precision": settings.precision or "",
     }
-    write_run(settings.out, "finetune", asked, parents=parents, status="running")
+    verb = "finetune"
+    if prepared.teaching is not None:
+        verb, parents = "distill", [*parents, *prepared.teaching.parents()]
+        asked["teaching"] = prepared.teaching.facts()
+    write_run(settings.out, verb, asked, parents=parents, status="running")

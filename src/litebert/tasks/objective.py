@@ -76,7 +76,11 @@ def run_head(
     """The head's answers for a packed batch, in fp32."""
     layout = Layout(tensors["starts"], tensors["positions"], longest)
     segments = tensors["segments"] if takes_segments(network) else None
-    states = network.encoder(tensors["ids"], layout, segments, depth=depth)
+    return read_head(network, kind, network.encoder(tensors["ids"], layout, segments, depth=depth), layout)
+
+
+def read_head(network: Network, kind: Kind, states: Tensor, layout: Layout) -> Outputs:
+    """The head's answers for states that are known, in fp32."""
     head = network.heads[HEADS[kind]]
     if isinstance(head, Span):
         starts, ends = head(states)
@@ -106,8 +110,11 @@ class TaskObjective:
         return device_tensors(batch, device)
 
     def parts(self, network: Network, tensors: Mapping[str, Tensor]) -> dict[str, Part]:
-        longest = self._longest(tensors)
-        outputs = run_head(network, self.kind, tensors, longest)
+        longest = self.bound(tensors)
+        return self.judge(run_head(network, self.kind, tensors, longest), tensors, longest)
+
+    def judge(self, outputs: Outputs, tensors: Mapping[str, Tensor], longest: int) -> dict[str, Part]:
+        """What a head's answers lose."""
         match self.kind:
             case "classify":
                 return {"task": _choose(outputs.scores, tensors["labels"])}
@@ -122,7 +129,7 @@ class TaskObjective:
             case "span":
                 return self._span(outputs, tensors, longest)
 
-    def _longest(self, tensors: Mapping[str, Tensor]) -> int:
+    def bound(self, tensors: Mapping[str, Tensor]) -> int:
         """On a CPU the batch's own longest; a GPU would have to be waited for, and kernels care little."""
         positions = tensors["positions"]
         return self.longest if positions.is_cuda else int(positions.max()) + 1
