@@ -118,11 +118,23 @@ def test_a_last_stage_below_full_depth_is_scored_at_both(store, tmp_path):
     assert "held_out_depth_1_mlm_loss" in json.loads((tmp_path / "run" / "run.json").read_text())["result"]
 
 
-def test_growing_runs_resume_exactly(store, tmp_path):
-    pretrain(settings(store, tmp_path / "whole", recipe=GROWING), quiet)
-    pretrain(settings(store, tmp_path / "parts", recipe=GROWING, save_steps=5), quiet)
+def test_an_elastic_run_tells_of_every_quarter_of_its_depth(store, tmp_path):
+    result = pretrain(settings(store, tmp_path / "run", recipe=("elastic=true",), words=("num_layers=4",)), quiet)
+    note = json.loads((tmp_path / "run" / "run.json").read_text())["result"]
+    for depth in (1, 2, 3):
+        assert f"depth_{depth}_order_accuracy" in result.held_out
+        assert note[f"held_out_depth_{depth}_mlm_loss"] == result.held_out[f"depth_{depth}_mlm_loss"]
+    row = [row for row in read_metrics(tmp_path / "run") if "rate" in row][-1]
+    expected = row["mlm_loss"] + row["order_loss"] + (row["shallow_mlm_loss"] + row["taught_loss"]) / 2
+    assert row["loss"] == pytest.approx(expected + row["shallow_order_loss"] / 2)
+
+
+def test_growing_and_elastic_runs_resume_exactly(store, tmp_path):
+    recipe, words = (*GROWING, "elastic=true"), ("num_layers=4",)
+    pretrain(settings(store, tmp_path / "whole", recipe=recipe, words=words), quiet)
+    pretrain(settings(store, tmp_path / "parts", recipe=recipe, words=words, save_steps=5), quiet)
     shutil.rmtree(saved_states(tmp_path / "parts")[-1].folder)
-    pretrain(settings(store, tmp_path / "parts", recipe=GROWING, save_steps=5, resume=True), quiet)
+    pretrain(settings(store, tmp_path / "parts", recipe=recipe, words=words, save_steps=5, resume=True), quiet)
     for name, tensor in weights(tmp_path / "whole").items():
         assert torch.equal(tensor, weights(tmp_path / "parts")[name]), name
 
@@ -227,6 +239,14 @@ def test_the_budget_is_kept(store, tmp_path, clock):
     assert rows[-1]["rate"] < 0.1 * max(row["rate"] for row in rows)  # near its end
 
 
+def test_the_budget_begins_with_the_command(store, tmp_path, clock):
+    """Four of ten seconds went into imports: the run takes the other six, its schedule begins at nothing."""
+    result = pretrain(settings(store, tmp_path / "run", bound=Bound(seconds=10.0), begun=-4.0), quiet)
+    rows = [row for row in read_metrics(tmp_path / "run") if "rate" in row]
+    assert result.status == "finished" and rows[0]["progress"] < 0.01 and 9.4 <= rows[-1]["seconds"] <= 10.0
+    assert 5.4 <= clock.now <= 6.0
+
+
 def test_a_slow_first_step_does_not_eat_the_warm_up(store, tmp_path, clock, monkeypatch):
     """Compiling takes its share of the budget, but the schedule begins after it."""
     forward, slow = Learner.forward, [4.0]
@@ -249,15 +269,15 @@ sys.path.insert(0, {tests!r})
 import test_pretrain as t
 from litebert.train.settings import Bound
 kind = {kind!r}
-s = t.settings(Path({store!r}), Path({out!r}), recipe=("optimiser={optimiser}",), sharded=kind == "sharded",
+s = t.settings(Path({store!r}), Path({out!r}), recipe={recipe!r}, sharded=kind == "sharded",
                resume={resume}, bound=Bound(steps={steps}), save_steps=6)
 t.pretrain(s, t.quiet)
 """
 
 
-def run_ranks(world: int, store, out, *, kind, optimiser, resume=False, steps=12):
+def run_ranks(world: int, store, out, *, kind, recipe=(), resume=False, steps=12):
     code = RANKS.format(
-        tests=str(Path(__file__).parent), kind=kind, store=str(store), out=str(out), optimiser=optimiser, resume=resume,
+        tests=str(Path(__file__).parent), kind=kind, store=str(store), out=str(out), recipe=recipe, resume=resume,
         steps=steps,
     )  # fmt: skip
     script = Path(out).with_suffix(".py")
@@ -267,11 +287,18 @@ def run_ranks(world: int, store, out, *, kind, optimiser, resume=False, steps=12
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-@pytest.mark.parametrize("optimiser", ["adamw", "lamb"])
-@pytest.mark.parametrize("kind", ["ddp", "sharded"])
-def test_two_ranks_lose_what_one_loses(kind, optimiser, store, tmp_path):
-    pretrain(settings(store, tmp_path / "one", recipe=(f"optimiser={optimiser}",), save_steps=6), quiet)
-    run_ranks(2, store, tmp_path / "two", kind=kind, optimiser=optimiser)
+@pytest.mark.parametrize(
+    ("kind", "recipe"),
+    [
+        ("ddp", ("optimiser=adamw", "elastic=true")),
+        ("ddp", ("optimiser=lamb",)),
+        ("sharded", ("optimiser=adamw",)),
+        ("sharded", ("optimiser=lamb", "elastic=true", "depths=[[0,1],[0.4,2]]")),
+    ],
+)
+def test_two_ranks_lose_what_one_loses(kind, recipe, store, tmp_path):
+    pretrain(settings(store, tmp_path / "one", recipe=recipe, save_steps=6), quiet)
+    run_ranks(2, store, tmp_path / "two", kind=kind, recipe=recipe)
     one, two = ({r["step"]: r for r in read_metrics(tmp_path / name) if "rate" in r} for name in ("one", "two"))
     assert set(one) == set(two) and len(one) >= 3
     for step in one:
@@ -281,7 +308,7 @@ def test_two_ranks_lose_what_one_loses(kind, optimiser, store, tmp_path):
 
 def test_resumed_with_another_number_of_ranks(store, tmp_path):
     pretrain(settings(store, tmp_path / "one", save_steps=6), quiet)
-    run_ranks(2, store, tmp_path / "two", kind="sharded", optimiser="adamw")
+    run_ranks(2, store, tmp_path / "two", kind="sharded")
     shutil.rmtree(saved_states(tmp_path / "two")[-1].folder)  # back to step 6
     resumed = settings(store, tmp_path / "two", save_steps=6, resume=True)
     pretrain(resumed, quiet)

@@ -36,6 +36,7 @@ def settings_from(
     save_every: str,
     tensorboard: bool,
     sinks: Sequence[str],
+    begun: float | None = None,
 ) -> PretrainSettings:
     """Settings, checked; fields of the recipe and of the model may stand side by side among ``words``."""
     for_recipe = [word for word in words if word.partition("=")[0] in RECIPE_FIELDS]
@@ -75,6 +76,7 @@ def settings_from(
         save_steps=int(save_every) if save_every.isdigit() else None,
         tensorboard=tensorboard,
         sinks=tuple(sinks),
+        begun=begun,
     )
 
 

@@ -66,6 +66,7 @@ class PretrainSettings:
     held_out_batches: int = 16
     tensorboard: bool = False
     sinks: tuple[str, ...] = ()
+    begun: float | None = None  # the monotonic clock when the command was given: a budget counts from there
 
 
 def pretrain(settings: PretrainSettings, say: Callable[[str], None]) -> Result:
@@ -119,7 +120,7 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, say: Callable[[str], Non
 
     scorer = None if held_out is None else evaluate
     loop = Loop(network, stages, train, ranks, saver=saver, watch=watch, evaluate=scorer, say=say)
-    loop.unigram, loop.peak = unigram, peak if ranks.first else 0.0
+    loop.unigram, loop.peak, loop.begun = unigram, peak if ranks.first else 0.0, settings.begun
     if settings.resume and not saver.restore(loop):
         raise InputError(f"{settings.out} holds no saved state to resume; leave --resume out to begin")
     result = loop.run()

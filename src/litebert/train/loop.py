@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -278,11 +279,13 @@ class Loop:
             numbers = self.ranks.total(numbers)
             row: dict[str, float] = {}
             for place, name in enumerate(names):
-                count = max(step.counts[name], 1.0)
+                count = step.counts[name]
+                if not count:  # no pair of sentences in this batch, say: nothing was lost, nothing gained
+                    continue
                 row[f"{name}_loss"] = numbers[2 * place] / count
                 if not math.isnan(numbers[2 * place + 1]):  # there is no right or wrong in regression
                     row[f"{name}_accuracy"] = numbers[2 * place + 1] / count
-            row["loss"] = sum(self._weight(step.stage, name) * row[f"{name}_loss"] for name in names)
+            row["loss"] = sum(self._weight(step.stage, name) * row.get(f"{name}_loss", 0.0) for name in names)
             row["gradient_norm"] = norm
             skipped = self.scaler.is_enabled() and not math.isfinite(norm)  # by loss scaling, which is no divergence
             trouble = trouble or self.guard.observe(step.step, row["loss"], None if skipped else norm)
@@ -321,7 +324,7 @@ class Loop:
         now = time.monotonic()
         tokens, seconds = self.place.tokens - self.shown_tokens, max(now - self.shown_at, 1e-9)
         if self.watch:
-            mean = {name: sum(row[name] for row in rows) / len(rows) for name in rows[0]}
+            mean = {name: fmean(row[name] for row in rows if name in row) for row in rows for name in row}
             extra = {"rate": max(self.optimiser.rates().values()), "waiting": self.waited / seconds}
             if self.flops:
                 extra["mfu"] = self.flops / seconds / self.peak
