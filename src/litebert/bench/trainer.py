@@ -123,7 +123,7 @@ def train_theirs(
 def _with_trainer(
     model: nn.Module, rows: list[Row], recipe: FinetuneRecipe, device: str, seed: int, padding: Padding, warm: int
 ) -> Span:
-    from transformers import Trainer, TrainerCallback, TrainingArguments
+    from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
     marks: dict[int, Moment] = {}
 
@@ -162,6 +162,7 @@ def _with_trainer(
             data_collator=padding,
             callbacks=[Clock()],
         )
+        trainer.remove_callback(PrinterCallback)  # it would print among our figures
         marks[0] = now(device)
         trainer.train()
     return since(marks[warm], marks[recipe.steps])
