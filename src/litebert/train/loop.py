@@ -125,7 +125,7 @@ class Loop:
         self.scored = -1  # the step of the last held-out score
         self.scoring = 0.0  # seconds spent on held-out text
         self.begun: float | None = None  # the clock when the command was given; None: when the loop begins
-        self.took = {"score": 0.0, "save": 0.0}  # the most seconds that one of them took
+        self.took = {"start": 0.0, "score": 0.0, "save": 0.0}  # the most seconds that one of them took
         self.peak = 0.0  # operations a second that this rank's device can reach, where known
         self.flops = 0.0  # arithmetic of this rank since the last line
         self.waited, self.shown_tokens, self.shown_at = 0.0, 0, time.monotonic()
@@ -135,6 +135,7 @@ class Loop:
         if self.place.step == 0 and self.settings.save_ends:
             self._save()  # there is always something to go back to
         started = (time.monotonic() if self.begun is None else self.begun) - self.place.seconds
+        self.took["start"] = time.monotonic() - started - self.place.seconds
         if self.settings.compiled:
             self._compile_stages()
         self.place.lead += time.monotonic() - started - self.place.seconds
@@ -203,7 +204,8 @@ class Loop:
 
     def _reserve(self) -> float:
         """Seconds of a budget that the end will need: the last score and state, then the model and the picture."""
-        return self.took["score"] + 2 * self.took["save"] + min(2.0, 0.01 * (self.settings.bound.seconds or 0.0))
+        picture = 0.25 * self.took["start"]  # mostly imports, as at the start; the share was seen on a CPU
+        return self.took["score"] + 2 * self.took["save"] + min(picture, 0.02 * (self.settings.bound.seconds or 0.0))
 
     def _agree(self, reserve: float, stop: bool) -> tuple[float, bool, bool]:
         """Progress, the wish to stop and whether there is time to score, the same on every rank: the first's clock."""
