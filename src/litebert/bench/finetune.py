@@ -6,6 +6,7 @@ input pipeline, optimiser and all. On a machine that others use, too, the two ta
 
 import copy
 import gc
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -215,7 +216,7 @@ class _Work:
                 Ranks(0, 1, where, None),
                 saver=Saver(Path(folder), 1, {}),
                 watch=None,
-                say=print,
+                say=lambda sentence: print(sentence, file=sys.stderr),
             )
             # Told of a step when its loss has been read, so everything up to it is done.
             loop.observe = lambda step, _: marks.update({step: now(self.device)})
