@@ -200,10 +200,16 @@ class RunLock:
                 ) from None
             raise
         # Never removed from a folder with a run: a process that had it open could lock a file that no one else sees.
-        os.ftruncate(handle, 0)
-        mine = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
-        os.pwrite(handle, json.dumps(mine).encode(), 0)
         self._handle = handle
+        try:
+            os.ftruncate(handle, 0)
+            mine = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
+            os.pwrite(handle, json.dumps(mine).encode(), 0)
+        except OSError as error:
+            self.__exit__(OSError, error, None)
+            if error.errno in DISK_FULL:
+                raise InputError(f"no room left on the disk of {self.path.parent}; free some space") from None
+            raise
         _held.add(self)
         return self
 

@@ -1,5 +1,6 @@
 """run.json, the lock of a run folder, and the tree that ``litebert runs`` prints."""
 
+import errno
 import json
 import os
 import shutil
@@ -219,3 +220,13 @@ def test_a_run_that_fails_at_once_leaves_nothing_of_its_own(tmp_path, before):
     with RunLock(run):
         pass
     assert (run / "lock").exists()  # of a run that ended well
+
+
+def test_a_full_disk_is_told_and_leaves_nothing(tmp_path, monkeypatch):
+    def full(handle, data, offset):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(InputError, match="no room left on the disk"), RunLock(tmp_path / "run"):
+        pass
+    assert not (tmp_path / "run").exists()
