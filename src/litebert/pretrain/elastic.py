@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from litebert.corpus.rows import Batch
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
-from litebert.pretrain.objective import IGNORED, Pretraining, order_sums, part_sums
+from litebert.pretrain.objective import IGNORED, Pretraining, on_device, order_sums, part_sums
 from litebert.train.objective import Part
 
 LEAST = 3  # layers; fewer where a quarter of all is fewer
@@ -55,8 +55,8 @@ class Elastic:
         return {**counts, "shallow_mlm": some, "taught": some, "shallow_order": counts["order"]}
 
     def tensors(self, batch: Batch, device: torch.device) -> dict[str, Tensor]:
-        chosen = torch.tensor([self.choice(batch)], device=device)
-        return {**self.deep.tensors(batch, device), "shallower": chosen}
+        chosen = torch.tensor([self.choice(batch)])
+        return {**self.deep.tensors(batch, device), "shallower": on_device(chosen, device)}
 
     def parts(self, network: Network, tensors: Mapping[str, Tensor]) -> dict[str, Part]:
         layout = Layout(tensors["starts"], tensors["positions"], self.deep.longest)

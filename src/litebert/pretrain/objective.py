@@ -45,10 +45,7 @@ class Pretraining:
         }
         tensors = {}
         for name, array in arrays.items():
-            tensor = torch.from_numpy(array)
-            if device.type == "cuda":
-                tensor = tensor.pin_memory()
-            tensor = tensor.to(device, non_blocking=True)
+            tensor = on_device(torch.from_numpy(array), device)
             tensors[name] = tensor if name == "starts" else tensor.long()
         return tensors
 
@@ -102,6 +99,13 @@ class AtDepths:
             for depth in self.depths
             for name, part in self.inner.heads(network, states[depth], layout, tensors).items()
         }
+
+
+def on_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor of the host on its way to a device; nothing waits for it."""
+    if device.type == "cuda":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
 
 
 def order_sums(network: Network, states: Tensor, layout: Layout, labels: Tensor) -> Part:
