@@ -48,11 +48,16 @@ def make_page(models: Sequence[ModelFigures], labels: Sequence[str]) -> str:
         for label, model in zip(labels, models, strict=True)
     )
     parts = [f"<h1>{html.escape(title)}</h1><p class=quiet>{counts}</p><div class=plots>"]
-    parts += [_plot(panel) for panel in panels(models, labels)]
+    parts += [plot_part(panel) for panel in panels(models, labels)]
     parts.append("</div>")
     for label, model in zip(labels, models, strict=True):
         parts.append(f"<h2>{html.escape(label)}</h2><p class=quiet>{html.escape(order_in_words(model))}</p>")
-        parts.append(_table(layer_rows(model)))
+        parts.append(table_part(layer_rows(model)))
+    return whole_page(title, parts)
+
+
+def whole_page(title: str, parts: Sequence[str]) -> str:
+    """A page of these parts, with its style in it."""
     head = "<meta charset=utf-8><meta name=viewport content='width=device-width, initial-scale=1'>"
     return (
         f"<!doctype html><html lang=en>{head}<title>{html.escape(title)}</title><style>{STYLE}</style>"
@@ -89,13 +94,14 @@ def layer_rows(model: ModelFigures) -> list[tuple[str, ...]]:
     return rows
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
+def table_part(rows: Sequence[Sequence[str]]) -> str:
+    """A table; the first row is its heading."""
     heading = "".join(f"<th>{html.escape(cell)}</th>" for cell in rows[0])
     body = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows[1:])
     return f"<div class=wide><table><tr>{heading}</tr>{body}</table></div>"
 
 
-def _plot(panel: Panel) -> str:
+def plot_part(panel: Panel) -> str:
     """A panel as SVG under its title, above how to read it."""
     figure = Figure(figsize=(5.2, 4.4) if panel.square else (5.6, 3.6), layout="constrained")
     panel.draw(figure.subplots())

@@ -6,7 +6,7 @@ No torch: what a score is, the caller knows.
 import json
 import math
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -42,6 +42,11 @@ class Trials:
         """What is known of these layers."""
         return [trial.score for trial in self._known.get(self._same(kept), {}).values()]
 
+    def of_seeds(self, kept: Layers, seeds: Sequence[int]) -> list[float]:
+        """The scores of these layers with these seeds, all of which were measured."""
+        known = self._known[self._same(kept)]
+        return [known[seed].score for seed in seeds]
+
     def measure(self, kept: Layers, seed: int) -> float:
         """The score of these layers with a seed, measured unless it is known."""
         known = self._known.setdefault(self._same(kept), {})
@@ -63,6 +68,14 @@ class Trials:
         if not every:
             return 0.0
         return sum(trial.seconds / len(trial.kept) for trial in every) / len(every) * layers
+
+    def times(self) -> dict[int, list[float]]:
+        """The seconds that trials took, by the number of layers kept."""
+        found: dict[int, list[float]] = {}
+        for known in self._known.values():
+            for trial in known.values():
+                found.setdefault(len(trial.kept), []).append(trial.seconds)
+        return found
 
     def deviation(self) -> float | None:
         """The standard deviation that seeds alone make, over all layers tried more than once; None: not known yet."""

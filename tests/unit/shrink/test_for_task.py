@@ -6,7 +6,7 @@ import pytest
 
 from litebert.checkpoints.folder import load_model
 from litebert.runs import read_run
-from litebert.shrink import for_task
+from litebert.shrink import tuning
 
 WORDS = ["steps=4", "batch=8", "scores=1", "rate=1e-3", "--columns", "text", "--label", "kind", "--seeds", 2]
 
@@ -47,7 +47,7 @@ def test_a_search_that_was_stopped_goes_on_where_it_was(litebert, model_folder, 
     model = model_folder(num_layers=4)
     words = [*WORDS, "--data", table, "--tolerance", "40%", "--json"]
     whole = json.loads(litebert("shrink", model, *words, "-o", tmp_path / "whole")[1])
-    real, calls = for_task.finetune, []
+    real, calls = tuning.finetune, []
 
     def dies(*arguments):
         calls.append(arguments[0].out.name)
@@ -55,7 +55,7 @@ def test_a_search_that_was_stopped_goes_on_where_it_was(litebert, model_folder, 
             raise KeyboardInterrupt
         return real(*arguments)
 
-    monkeypatch.setattr(for_task, "finetune", dies)
+    monkeypatch.setattr(tuning, "finetune", dies)
     assert litebert("shrink", model, *words, "-o", tmp_path / "found")[0] != 0
     assert len(calls) == 4
     calls.clear()

@@ -1,0 +1,174 @@
+"""The tables of Poor Man's BERT for a model and tasks: every strategy by every number of layers, over several seeds.
+
+Each task has a folder of its own in which every run is noted as it ends, so a comparison that was stopped goes on.
+Times are of the machine at hand. No run ends early, so that those of one task take equally many steps.
+"""
+
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from litebert.durations import format_duration
+from litebert.nn.network import Network
+from litebert.runs import RunLock, update_run
+from litebert.shrink.comparison import Cell, Comparison, Cost, TaskTable
+from litebert.shrink.drop import count_parameters, drop_layers, kept_plan, sharing
+from litebert.shrink.strategies import FIXED, Layers, Strategy, check_count, kept_of
+from litebert.shrink.trials import Trials
+from litebert.shrink.tuning import (
+    TRIALS_FILE,
+    TRIALS_FOLDER,
+    Tuning,
+    Way,
+    check_metric,
+    comparable,
+    keeping_rules,
+    note_runs,
+)
+from litebert.tasks.encoding import encode
+from litebert.tasks.examples import TaskData
+from litebert.tasks.finetuning import FinetuneSettings, Prepared, check_folder, prepare
+from litebert.tasks.predicting import Predictor
+from litebert.tasks.starting import start_network, task_heads
+from litebert.train.precision import default_precision
+
+COMPARED: tuple[Strategy, ...] = ("top", "bottom", "even", "odd", "symmetric", "contribution")
+ROUNDS = 5  # of timing, of which the fastest counts: others may use the machine, too
+TIMED = {"cpu": 128, "cuda": 2048}  # inputs that are timed
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """What is compared."""
+
+    drops: tuple[int, ...]
+    strategies: tuple[Strategy, ...]
+    seeds: tuple[int, ...]
+    way: Way
+
+
+def compare(
+    settings: FinetuneSettings,
+    tasks: Sequence[tuple[TaskData, FinetuneSettings]],
+    grid: Grid,
+    say: Say = lambda _: None,
+) -> Comparison:
+    """Measure everything that is not known yet. Every task comes with settings whose recipe is for it."""
+    check_folder(settings.out, settings.resume)
+    for data, _ in tasks:
+        check_metric(data)
+    settings.out.mkdir(parents=True, exist_ok=True)
+    with RunLock(settings.out):
+        asked = {"tasks": [data.name for data, _ in tasks], "drops": list(grid.drops), "seeds": list(grid.seeds)}
+        note_runs(settings, {"model": settings.model}, asked | {"strategies": list(grid.strategies)})
+        tables = [_compare_task(one, data, grid, say) for data, one in tasks]
+        found = Comparison(model=settings.model, device=settings.device, way=grid.way.as_plain(), tasks=tables)
+        update_run(settings.out, status="finished", result={"tasks": {one.task: one.whole.mean for one in tables}})
+    return found
+
+
+def _compare_task(settings: FinetuneSettings, data: TaskData, grid: Grid, say: Say) -> TaskTable:
+    """The table of one task."""
+    settings.out.mkdir(parents=True, exist_ok=True)
+    prepared = prepare(settings, data)
+    network = prepared.source.network
+    plan = network.config.encoder.plan
+    for count in grid.drops:
+        check_count(len(plan), count)
+    settings = replace(settings, resume=(settings.out / "run.json").is_file())
+    note_runs(settings, comparable(settings, prepared, grid.way), {"seeds": list(grid.seeds)})
+    tuning = Tuning(settings, prepared, grid.way)
+    trials = Trials(tuning.score, file=settings.out / TRIALS_FILE, same=lambda kept: (len(kept), kept_plan(plan, kept)))
+    rules = keeping_rules(grid.strategies, prepared, settings.device)
+    everything = tuple(range(1, len(plan) + 1))
+    work = [everything, *(rules[name](count) for count in grid.drops for name in grid.strategies)]
+    _measure(work, grid, trials, tuning, data, say)
+    whole = Cell.of(everything, trials.of_seeds(everything, grid.seeds))
+    cells = {
+        name: {
+            count: Cell.of(rules[name](count), trials.of_seeds(rules[name](count), grid.seeds)) for count in grid.drops
+        }
+        for name in grid.strategies
+    }
+    notes = []
+    if sharing(plan) == "all":
+        notes.append("all layers are one shared block, so every strategy leaves the same model")
+    if grid.way.when == "after" and grid.way.recover is None:
+        notes.append("layers go after fine-tuning and nothing follows: the time of fewer layers is that of scoring")
+    shutil.rmtree(settings.out / TRIALS_FOLDER, ignore_errors=True)
+    costs = _costs(prepared, settings, (0, *grid.drops), trials)
+    update_run(settings.out, status="finished", result={"score": whole.mean})
+    return TaskTable(
+        task=data.name,
+        metric=data.metrics[0],
+        layers=len(plan),
+        steps=prepared.recipe.steps or 0,
+        whole=whole,
+        cells={str(name): row for name, row in cells.items()},
+        costs=costs,
+        notes=notes,
+    )
+
+
+def _measure(work: Sequence[Layers], grid: Grid, trials: Trials, tuning: Tuning, data: TaskData, say: Say) -> None:
+    """Run what is not known, and say how far it is."""
+    for number, kept in enumerate(work):
+        for seed in grid.seeds:
+            before = trials.measured
+            score = trials.measure(kept, seed)
+            folder = tuning.folder(kept, seed)
+            if not tuning.is_needed(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+            if trials.measured > before:
+                left = sum(trials.seconds(len(other)) for other in work[number + 1 :]) * len(grid.seeds)
+                left += trials.seconds(len(kept)) * (len(grid.seeds) - 1 - grid.seeds.index(seed))
+                say(
+                    f"{data.name}: {len(kept)} layers kept, seed {seed}: {data.metrics[0]} {score:.4f}; about "
+                    f"{format_duration(left)} left for this task"
+                )
+
+
+def _costs(prepared: Prepared, settings: FinetuneSettings, drops: Sequence[int], trials: Trials) -> list[Cost]:
+    """What each number of layers costs here."""
+    network = prepared.source.network
+    depth = network.config.encoder.num_layers
+    heads = task_heads(prepared.data, answerable=prepared.recipe.answerable)
+    networks = [
+        start_network(drop_layers(network, kept_of(depth, FIXED["top"](depth, count))), heads, prepared.recipe, 0)[0]
+        for count in drops
+    ]
+    seconds = _inference(networks, prepared, settings.device)
+    times = trials.times()
+    return [
+        Cost(
+            dropped=count,
+            parameters=count_parameters(small.config),
+            finetune_seconds=statistics.median(times[depth - count]),
+            inference_milliseconds=1000 * each,
+        )
+        for count, small, each in zip(drops, networks, seconds, strict=True)
+    ]
+
+
+def _inference(networks: Sequence[Network], prepared: Prepared, where: str) -> list[float]:
+    """Seconds an input that each network takes; rounds go over all of them, so that a busy spell hits none alone."""
+    device = torch.device(where)
+    inputs = encode(prepared.dev[0].items[: TIMED[device.type]], prepared.tokenizer, prepared.note.encoding())
+    numbers = default_precision(device)
+    predictors = [
+        Predictor(network.to(device), prepared.tokenizer, prepared.note, device, kind_of_numbers=numbers)
+        for network in networks
+    ]
+    best = [float("inf")] * len(predictors)
+    for turn in range(ROUNDS + 1):
+        for place, predictor in enumerate(predictors):
+            begun = time.perf_counter()
+            predictor.scores(inputs)
+            if turn:  # the first one warms up
+                best[place] = min(best[place], time.perf_counter() - begun)
+    return [seconds / len(inputs) for seconds in best]

@@ -1,0 +1,196 @@
+"""What a score of some layers costs: dropping them, fine-tuning (or distilling) what is left, and scoring it on dev.
+
+Layers go before fine-tuning, or after it. With ``recover`` what is left learns from the whole model, fine-tuned with
+the same seed. Runs lie in folders of their own until their models are of no more use; one that was cut goes on.
+"""
+
+import math
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+
+from litebert.analyse.change import contribution
+from litebert.checkpoints.folder import Loaded, load_model, save_model
+from litebert.distill.run import with_teacher
+from litebert.distill.settings import DistillSettings
+from litebert.distill.teacher import TAUGHT, load_teacher
+from litebert.errors import InputError, nearest
+from litebert.runs import MODEL_FOLDER, parent_of, read_run, update_run, write_run
+from litebert.shrink.dev_inputs import packed
+from litebert.shrink.drop import drop_layers
+from litebert.shrink.strategies import FIXED, Fixed, Layers, Strategy, drop_similar, kept_of
+from litebert.tasks.examples import TaskData
+from litebert.tasks.finetuning import FinetuneSettings, Prepared, finetune
+from litebert.tasks.keeper import Keeper
+from litebert.tasks.predicting import TASK_FILE, Predictor
+from litebert.train.precision import default_precision
+
+TRIALS_FILE, TRIALS_FOLDER = "trials.jsonl", "trials"
+# Bottom is the paper's control and greedy would go by another loss than the task's.
+USUAL: tuple[Strategy, ...] = ("contribution", "top", "symmetric", "even", "odd")
+When = Literal["before", "after"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """When layers go, and how what is left recovers: from the labels alone, or from the whole model, too."""
+
+    when: When = "before"
+    recover: DistillSettings | None = None
+
+    @property
+    def needs_whole(self) -> bool:
+        """Whether a run begins with, or learns from, the whole model fine-tuned."""
+        return self.when == "after" or self.recover is not None
+
+    def as_plain(self) -> dict[str, Any]:
+        return {"when": self.when, "recover": None if self.recover is None else asdict(self.recover)}
+
+
+def parse_when(word: str) -> When:
+    """What ``--when`` names."""
+    for when in get_args(When):
+        if when == word:
+            return when
+    raise InputError(f"--when is '{word}' but must be before or after (fine-tuning){nearest(word, get_args(When))}")
+
+
+class Tuning:
+    """Runs of candidates for one task. Call ``score`` with the layers kept and a seed."""
+
+    def __init__(self, settings: FinetuneSettings, prepared: Prepared, way: Way | None = None) -> None:
+        self.settings, self.prepared, self.way = settings, prepared, way or Way()
+        self._everything = tuple(range(1, prepared.source.network.config.encoder.num_layers + 1))
+        if self.way.recover is not None and prepared.data.kind not in TAUGHT:
+            raise InputError(f"--recover distils, which {prepared.data.kind} tasks cannot; leave it out")
+
+    def folder(self, kept: Layers, seed: int) -> Path:
+        return self.settings.out / TRIALS_FOLDER / f"{'-'.join(map(str, kept))}-seed-{seed}"
+
+    def is_needed(self, folder: Path) -> bool:
+        """Whether other runs begin with the model in a folder of a trial."""
+        whole = "-".join(map(str, self._everything))
+        return self.way.needs_whole and folder.name.startswith(f"{whole}-seed-")
+
+    def score(self, kept: Layers, seed: int) -> float:
+        """Drop, train, and score on dev."""
+        out = self.folder(kept, seed)
+        done = read_run(out)
+        if done is not None and done.status == "finished":
+            shutil.rmtree(out)  # it ended, but was not noted
+            done = None
+        start = self.prepared.source
+        if kept != self._everything and self.way.needs_whole:
+            whole = self._whole(seed)
+            if self.way.when == "after":
+                start = load_model(whole)
+        small = Loaded(drop_layers(start.network, kept), self.prepared.tokenizer)
+        if kept != self._everything and self.way.when == "after" and self.way.recover is None:
+            return self._score_as_it_is(small, out, seed)
+        prepared = replace(self.prepared, source=small)
+        if kept != self._everything and self.way.recover is not None:
+            prepared = with_teacher(prepared, load_teacher(str(whole), self.way.recover))
+        settings = replace(self.settings, out=out, seed=seed, resume=done is not None, watched=False)
+        result = finetune(settings, self.prepared.data, lambda _: None, prepared)
+        if result.status == "stopped":
+            raise InputError("stopped; the same command with --resume goes on")
+        return result.score if math.isfinite(result.score) else 0.0  # it fell apart, whatever was tried
+
+    def _whole(self, seed: int) -> Path:
+        """The folder of the whole model fine-tuned with a seed; trained again where it is gone."""
+        folder = self.folder(self._everything, seed)
+        if not (folder / MODEL_FOLDER).is_dir():
+            self.score(self._everything, seed)
+        return folder
+
+    def _score_as_it_is(self, small: Loaded, out: Path, seed: int) -> float:
+        """What fewer layers of a fine-tuned model score without any more training."""
+        shutil.rmtree(out, ignore_errors=True)
+        device = torch.device(self.settings.device)
+        numbers = self.settings.precision or default_precision(device)
+        network, prepared = small.network.to(device), self.prepared
+        predictor = Predictor(network, prepared.tokenizer, prepared.note, device, kind_of_numbers=numbers)
+        keeper = Keeper(predictor, prepared.data, prepared.dev, patience=0)
+        figures, note = keeper.measure()
+        score = keeper.main(figures)
+        files = {TASK_FILE: note.text_of_file()}
+        save_model(out / MODEL_FOLDER, network, prepared.tokenizer, verb="shrink", settings={"seed": seed}, files=files)
+        write_run(out, "shrink", {"seed": seed}, result={"score": score, "dev": figures})
+        return score if math.isfinite(score) else 0.0
+
+    def put_best(self, kept: Layers, seeds: Sequence[int], target: Path) -> None:
+        """The best seed's model as the one that was asked for; trained again where its folder is gone."""
+        best = max(seeds, key=lambda seed: _score_of(self.folder(kept, seed)))
+        if not (self.folder(kept, best) / MODEL_FOLDER).is_dir():
+            self.score(kept, best)
+        shutil.rmtree(target, ignore_errors=True)
+        (self.folder(kept, best) / MODEL_FOLDER).rename(target)
+
+
+def _score_of(folder: Path) -> float:
+    note = read_run(folder)
+    score = note.result.get("score") if note else None
+    return float(score) if isinstance(score, int | float) and math.isfinite(score) else -math.inf
+
+
+def keeping_rules(names: Sequence[Strategy], prepared: Prepared, device: str) -> dict[str, Callable[[int], Layers]]:
+    """For each strategy the layers it keeps; contribution goes by the task's dev texts."""
+    network = prepared.source.network
+    depth = network.config.encoder.num_layers
+    rules: dict[str, Callable[[int], Layers]] = {}
+    for name in names:
+        if name == "contribution":
+            inputs = (one for part in prepared.dev for one in packed(part.inputs, device))
+            cosines = contribution(network.to(device).encoder, inputs)
+            network.to("cpu")
+            rules[name] = partial(_keep_unlike, cosines)
+        elif name in FIXED:
+            rules[name] = partial(_keep_fixed, FIXED[name], depth)
+        else:
+            raise InputError(f"--strategy {name} goes by another loss than the task's; choose {', '.join(USUAL)}")
+    return rules
+
+
+def _keep_unlike(cosines: Sequence[float], count: int) -> Layers:
+    return kept_of(len(cosines), drop_similar(cosines, count))
+
+
+def _keep_fixed(rule: Fixed, depth: int, count: int) -> Layers:
+    return kept_of(depth, rule(depth, count))
+
+
+def note_runs(settings: FinetuneSettings, facts: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """Write down what was asked for; on resume, an error where scores of before would not be comparable."""
+    before = read_run(settings.out) if settings.resume else None
+    if before is not None:
+        for name, value in facts.items():
+            if before.settings.get(name) != value:
+                raise InputError(f"the runs in {settings.out} were made with another {name}; name another folder")
+        update_run(settings.out, status="running")
+        return
+    parents = [parent_of("source", Path(settings.model))] if Path(settings.model).is_dir() else []
+    write_run(settings.out, "shrink", {**facts, **asked}, parents=parents, status="running")
+
+
+def comparable(settings: FinetuneSettings, prepared: Prepared, way: Way) -> dict[str, Any]:
+    """What scores must have in common to be compared."""
+    return {
+        "model": settings.model,
+        "task": prepared.data.name,
+        "data": prepared.fingerprint,
+        "recipe": repr(prepared.recipe),
+        **({"way": way.as_plain()} if way != Way() else {}),
+    }
+
+
+def check_metric(data: TaskData) -> None:
+    """An error where the score is no share, so that a percentage of it means nothing."""
+    from litebert.tasks.metrics import IN_UNITS
+
+    if data.metrics[0] in IN_UNITS:
+        raise InputError(f"{data.name} is scored by {data.metrics[0]}, which is no share that a tolerance could be of")
