@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from litebert.bench.corpus_build import TARGET, BuildFigures, bench_build
+from litebert.text.raw import documents
+from litebert.text.train import TrainSettings, train_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -36,3 +38,16 @@ def test_same_text_on_both_sides(albert: Path, shared_data: Path) -> None:
 @pytest.mark.slow
 def test_building_keeps_up_with_the_library(albert: Path, shared_data: Path) -> None:
     assert measure(albert, shared_data, 24, 2).ratio >= TARGET
+
+
+@pytest.mark.shared
+@pytest.mark.slow
+@pytest.mark.parametrize(("text", "language"), [("ja-aozora", "ja"), ("ko-wiki", "ko"), ("zh-wiki", "zh")])
+def test_building_keeps_up_where_sentences_are_short(
+    text: str, language: str, tmp_path: Path, shared_data: Path
+) -> None:
+    corpus = [str(shared_data / "corpus" / f"{text}.txt.xz")]
+    lines = (document.text for document in documents(corpus))
+    train_tokenizer(lines, TrainSettings(vocab_size=8000)).save(tmp_path)
+    # By the processor: four megabytes take too little time for the clock, where other work runs beside.
+    assert bench_build(corpus, tmp_path, languages=[language], workers=2, rounds=3).processor_ratio >= TARGET

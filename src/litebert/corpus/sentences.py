@@ -53,7 +53,9 @@ def _split_paragraph(paragraph: str, language: str, segment: Callable[[str, str]
             joined[-1] += part
         else:
             joined.append(part)
-    return [sentence for part in joined for cut in _cut(part) if (sentence := cut.strip())]
+    if any(len(part) > LONGEST_SENTENCE for part in joined):
+        joined = [cut for part in joined for cut in _cut(part)]
+    return [sentence for part in joined if (sentence := part.strip())]
 
 
 def _cut(sentence: str) -> list[str]:
