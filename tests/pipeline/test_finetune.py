@@ -161,9 +161,17 @@ def test_the_best_step_is_kept_and_patience_ends_a_run(model, tmp_path, monkeypa
     assert all(torch.equal(found[name], tensor) for name, tensor in kept[result.best_step].items())
 
 
-def test_a_collapse_is_noticed_early_and_restarted_with_another_seed_and_a_lower_rate(model, tmp_path):
+@pytest.fixture(scope="module")
+def trained(model, tmp_path_factory) -> Path:
+    """A model whose states differ from one text to the next, as those of a pretrained one do."""
+    run = tmp_path_factory.mktemp("trained") / "run"
+    finetune(toy.settings(model, run, epochs=10), toy.task("regress"), quiet)
+    return run / "model"
+
+
+def test_a_collapse_is_noticed_early_and_restarted_with_another_seed_and_a_lower_rate(trained, tmp_path):
     """A rate that ruins the model at once, and a factor that brings it down to one that does not."""
-    wild = toy.settings(model, tmp_path / "run", rate=0.1, epochs=30, restart_factor=0.03, warmup=0.02)
+    wild = toy.settings(trained, tmp_path / "run", rate=0.1, epochs=30, restart_factor=0.03, warmup=0.02)
     said: list[str] = []
     result = finetune(wild, toy.task("classify"), said.append)
     assert len(result.attempts) == 1, result.attempts
@@ -175,8 +183,8 @@ def test_a_collapse_is_noticed_early_and_restarted_with_another_seed_and_a_lower
     assert any("starting again with seed 1000" in sentence for sentence in said)
 
 
-def test_a_run_that_always_collapses_says_so(model, tmp_path):
-    wild = toy.settings(model, tmp_path / "run", rate=0.1, epochs=30, restart_factor=1.0, restarts=1, warmup=0.02)
+def test_a_run_that_always_collapses_says_so(trained, tmp_path):
+    wild = toy.settings(trained, tmp_path / "run", rate=0.1, epochs=30, restart_factor=1.0, restarts=1, warmup=0.02)
     result = finetune(wild, toy.task("classify"), quiet)
     assert result.status == "diverged" and len(result.attempts) == 1
 

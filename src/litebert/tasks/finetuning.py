@@ -1,34 +1,29 @@
 """A fine-tuning run from a model and a task to a model folder: the one loop, the best weights kept, restarts after a
 collapse."""
 
-import hashlib
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from litebert.checkpoints.folder import Loaded, save_model
+from litebert.checkpoints.folder import save_model
 from litebert.errors import InputError
 from litebert.nn.network import Network
 from litebert.runs import CHECKPOINTS, MODEL_FOLDER, RunLock, Status, parent_of, read_run, update_run, write_run
 from litebert.tasks.batches import TaskBatches
 from litebert.tasks.collapse import PROBED, CollapseWatch, chance_loss
-from litebert.tasks.encoding import EncodingSettings, Inputs, encode
-from litebert.tasks.examples import Example, Item, TaskData
-from litebert.tasks.keeper import DevPart, Keeper
+from litebert.tasks.encoding import encode
+from litebert.tasks.examples import TaskData
+from litebert.tasks.keeper import Keeper
 from litebert.tasks.objective import ANSWERABLE_WEIGHT, TaskObjective
-from litebert.tasks.predicting import BUDGET, TASK_FILE, Predictor, TaskNote
-from litebert.tasks.recipes import FinetuneRecipe, settled
-from litebert.tasks.score import has_target
-from litebert.tasks.starting import load_source, start_network, task_heads
-from litebert.tasks.targets import Targets, make_targets
-from litebert.tasks.teaching import Teaching
-from litebert.text.tokenizer import Tokenizer
+from litebert.tasks.predicting import BUDGET, TASK_FILE, Predictor
+from litebert.tasks.preparing import FinetuneSettings, Prepared, few, prepare, spread
+from litebert.tasks.recipes import FinetuneRecipe
+from litebert.tasks.starting import start_network, task_heads
 from litebert.train.loop import Loop, Stage
 from litebert.train.parallel import Ranks
 from litebert.train.persistence import Saver
@@ -36,29 +31,11 @@ from litebert.train.precision import default_precision
 from litebert.train.settings import Bound, Precision, TrainSettings
 from litebert.train.watch import Watch
 
+__all__ = ["FinetuneResult", "FinetuneSettings", "Prepared", "check_folder", "finetune", "prepare"]
+
 Say = Callable[[str], None]
 NEXT_SEED = 1000  # added to the seed after a collapse
-LONG = 0.98  # inputs as long as this share of them have room where nobody says how long they may be
 FORWARD_SHARE = 2  # a training pass has room for so many times the tokens of a prediction's, per step
-
-
-@dataclass(frozen=True, kw_only=True)
-class FinetuneSettings:
-    """What the user asked for, beside the data."""
-
-    model: str
-    out: Path
-    recipe: FinetuneRecipe
-    seed: int = 0
-    resume: bool = False
-    device: str = "cpu"
-    precision: Precision | None = None
-    budget: float | None = None  # seconds
-    compiled: bool = False
-    recorded: bool | None = None  # passes as CUDA graphs; None: on a GPU
-    save_seconds: float = 300.0
-    save_steps: int | None = None
-    watched: bool = True  # figures on screen and in files
 
 
 @dataclass(frozen=True)
@@ -74,88 +51,6 @@ class FinetuneResult:
     attempts: tuple[dict[str, Any], ...]  # those that collapsed, with seed, rate and verdict
     seconds: float
     tokens: int
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """All that runs with several seeds have in common."""
-
-    source: Loaded
-    tokenizer: Tokenizer
-    data: TaskData
-    recipe: FinetuneRecipe
-    note: TaskNote
-    train: tuple[Item, ...]
-    inputs: Inputs
-    targets: Targets
-    dev: tuple[DevPart, ...]
-    notes: tuple[str, ...]
-    fingerprint: str
-    teaching: Teaching | None = None  # another model to learn from, beside the labels
-
-
-def prepare(settings: FinetuneSettings, data: TaskData, source: Loaded | None = None) -> Prepared:
-    """Read the model (unless ``source`` is it) and encode the data, once."""
-    if not data.train:
-        raise InputError(f"there is no training data of {data.name}; --data names a folder or file that has some")
-    train = tuple(item for item in data.train if has_target(item))
-    if not train:
-        raise InputError(f"no training item of {data.name} has a label")
-    source = source or load_source(settings.model)
-    tokenizer, encoder = source.tokenizer, source.network.config.encoder
-    assert tokenizer is not None
-    if tokenizer.vocab_size > encoder.vocab_size:
-        raise InputError(
-            f"the tokenizer in {settings.model} has {tokenizer.vocab_size} pieces but the model only "
-            f"{encoder.vocab_size}; they are not of one model"
-        )
-    limit = min(512, encoder.max_positions) if encoder.positions == "absolute" else 512
-    length = min(settings.recipe.length or limit, limit)
-    inputs = encode(train, tokenizer, EncodingSettings(length=length, stride=settings.recipe.stride))
-    longest = int(np.quantile(inputs.lengths, LONG)) + 1
-    units = len(inputs) if data.kind == "span" else len(train)
-    recipe, notes = settled(settings.recipe, encoder, units=units, longest=longest)
-    assert recipe.length is not None
-    encoding = EncodingSettings(length=recipe.length, stride=recipe.stride)
-    if recipe.length != length:
-        inputs = encode(train, tokenizer, encoding)
-    targets = make_targets(data.kind, train, inputs, len(data.labels))
-    dev = tuple(
-        _dev_part(name, [item for item in items if has_target(item)], tokenizer, encoding, 0)
-        for name, items in data.dev.items()
-    )
-    dev = tuple(part for part in dev if part.items)
-    if not dev:
-        raise InputError(f"there is no dev data of {data.name} to choose the best model with; give some with --dev")
-    note = TaskNote(
-        task=data.name,
-        kind=data.kind,
-        labels=data.labels,
-        metrics=data.metrics,
-        length=recipe.length,
-        stride=recipe.stride,
-        has_null=data.has_null,
-        text=data.text,
-        label=data.label,
-        pairs=any(isinstance(item, Example) and item.second is not None for item in train),
-    )
-    return Prepared(
-        source, tokenizer, data, recipe, note, train, inputs, targets, dev, tuple(notes), _fingerprint(inputs, targets)
-    )
-
-
-def _dev_part(name: str, items: Sequence[Item], tokenizer: Tokenizer, encoding: EncodingSettings, most: int) -> DevPart:
-    """Items to score with: all, or so many spread evenly."""
-    if most and len(items) > most:
-        items = [items[int(place)] for place in np.linspace(0, len(items) - 1, most)]
-    return DevPart(name, tuple(items), encode(items, tokenizer, encoding))
-
-
-def _fingerprint(inputs: Inputs, targets: Targets) -> str:
-    digest = hashlib.sha256()
-    for array in (inputs.ids, inputs.segments, inputs.starts, targets.labels, targets.ends, targets.values):
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()[:16]
 
 
 def finetune(settings: FinetuneSettings, data: TaskData, say: Say, prepared: Prepared | None = None) -> FinetuneResult:
@@ -225,10 +120,10 @@ class _Attempt:
         self.say: Say = self.watch.say if self.watch else say
         for sentence in notes:
             self.say(sentence)
-        parts = [_few(part, prepared, recipe.score_items) for part in prepared.dev]
+        parts = [few(part, prepared, recipe.score_items) for part in prepared.dev]
         self.keeper = Keeper(predictor, data, parts, patience=recipe.patience)
         assert recipe.steps is not None
-        probed = encode(_spread(prepared.train, PROBED), prepared.tokenizer, prepared.note.encoding())
+        probed = encode(spread(prepared.train, PROBED), prepared.tokenizer, prepared.note.encoding())
         self.collapse = CollapseWatch(
             predictor,
             probed,
@@ -357,17 +252,6 @@ def _score_steps(recipe: FinetuneRecipe, epoch: int) -> int:
     """Steps between scores: an epoch or less; one score is one at the end."""
     assert recipe.steps is not None
     return recipe.steps if recipe.scores == 1 else max(1, min(epoch, -(-recipe.steps // recipe.scores)))
-
-
-def _few(part: DevPart, prepared: Prepared, most: int) -> DevPart:
-    """A part of dev, or so many of its items."""
-    if not most or len(part.items) <= most:
-        return part
-    return _dev_part(part.name, part.items, prepared.tokenizer, prepared.note.encoding(), most)
-
-
-def _spread(items: Sequence[Item], most: int) -> list[Item]:
-    return [items[int(place)] for place in np.linspace(0, len(items) - 1, min(most, len(items)))]
 
 
 def _note_run(settings: FinetuneSettings, prepared: Prepared) -> None:
