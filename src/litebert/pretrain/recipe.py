@@ -18,6 +18,7 @@ class Recipe:
     order: Literal["sop", "nsp", "none"] = "sop"
     masking: Literal["ngram", "whole-word", "plain"] = "ngram"
     mask_rate: float = 0.15
+    edges: Literal["masking", "pairs"] = "masking"  # under sop, what beginnings and ends of documents are for
     eval_masking: Literal["ngram", "whole-word", "plain"] = "plain"  # of held-out text, always at 15%
     order_from: float = 0.0  # share of the run from which the order loss counts
     lengths: tuple[tuple[float, int], ...] = ((0.0, 512),)

@@ -190,6 +190,7 @@ def _batch_settings(settings: PretrainSettings, train: TrainSettings, length: in
         length=length,
         budget=train.micro_tokens,
         order=recipe.order,
+        edges=recipe.edges,
         masking=recipe.masking,
         rate=recipe.mask_rate,
         seed=settings.seed,
