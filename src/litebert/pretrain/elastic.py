@@ -46,8 +46,9 @@ class Elastic:
         self.depth = deep.depth
 
     def choice(self, batch: Batch) -> int:
-        """Which of the shallower depths a batch trains."""
-        return random.Random(f"{self.seed} {batch.epoch} {batch.index}").randrange(len(self.shallower))
+        """Which of the shallower depths a batch trains, the shallowest most often: it has most to learn by itself."""
+        draw = random.Random(f"{self.seed} {batch.epoch} {batch.index}")
+        return draw.choices(range(len(self.shallower)), [1 / depth for depth in self.shallower])[0]
 
     def counts(self, batch: Batch) -> dict[str, int]:
         some = int((batch.mask_targets[::EVERY] != IGNORED).sum())

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 PICTURE = "loss.png"
 COLOURS = ("#1f5fa8", "#c8553d", "#4f8a3c", "#7a5195")
+OTHER_DEPTHS = ("depth_", "shallow_", "taught_")  # of elastic runs: a picture of all would show none
 WORDS = {"mlm": "masked words", "order": "sentence order"}
 Points = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
 
@@ -129,7 +130,7 @@ def _names(rows: Sequence[Row], ending: str) -> list[str]:
     return [
         name
         for name in dict.fromkeys(name for row in rows for name in row if name.endswith(ending))
-        if _points(rows, name)[0].size
+        if _points(rows, name)[0].size and not name.startswith(OTHER_DEPTHS)
     ]
 
 
