@@ -12,6 +12,7 @@ from litebert.analyse.verb import layers
 from litebert.bench.verb import app as bench_app
 from litebert.corpus.verb import app as corpus_app
 from litebert.errors import InputError
+from litebert.exits.verb import exits
 from litebert.lineage import runs_verb
 from litebert.plan.verb import plan
 from litebert.pretrain.verb import pretrain
@@ -41,6 +42,7 @@ app.add_typer(tokenizer_app, name="tokenizer")
 app.command()(plan)
 app.command()(shrink)
 app.command()(distill)
+app.command()(exits)
 app.command()(layers)
 app.command()(study)
 

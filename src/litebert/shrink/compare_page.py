@@ -107,4 +107,4 @@ def _draw_times(table: TaskTable, axes: Axes) -> None:
     axes.yaxis.set_major_locator(MaxNLocator(6))
     axes.set(xlabel="layers dropped", ylabel="% of the whole model")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(frameon=False, fontsize=8, loc="lower left")

@@ -160,7 +160,7 @@ def tolerance_rows(found: Comparison) -> list[list[str]]:
         answers = [table.most(tolerance) for tolerance in TOLERANCES]
         noise = table.noise()
         told = "not known of one seed" if noise is None else f"{100 * noise:.2f}"
-        rows.append([table.task, *(f"{count} ({name})" if count else "none tried" for count, name in answers), told])
+        rows.append([table.task, *(f"{count} ({name})" if count else "none of these" for count, name in answers), told])
     return rows
 
 

@@ -63,11 +63,12 @@ def distill(
     from litebert.distill.settings import DistillSettings, parse_states
 
     how = DistillSettings(temperature=temperature, hard=hard, states=parse_states(states), states_weight=states_weight)
+    from litebert.distill.reading import read_for
     from litebert.distill.run import distill as run
     from litebert.distill.teacher import load_teacher
 
     master = load_teacher(teacher, how)
-    read = _read(master, task, data, text, label, dev)
+    read = read_for(master.note, task, data, text, label, dev)
     for sentence in read.notes:
         typer.echo(sentence, err=True)
     fields = [word.removeprefix(OF_STUDENT) for word in words if word.startswith(OF_STUDENT)]
@@ -84,26 +85,6 @@ def distill(
     for sentence in near.sentences():
         typer.echo(sentence)
     typer.echo(f"the student is in {output / 'model'}")
-
-
-def _read(
-    teacher: "Teacher", task: str | None, data: Path | None, text: str | None, label: str | None, dev: Path | None
-) -> "TaskData":
-    """The task; a file of one's own is read as the teacher's was, unless something else is said."""
-    from litebert.tasks.find import read_task
-
-    if task is not None:
-        return read_task(task, data, text=text, label=label, dev=dev)
-    note = teacher.note
-    return read_task(
-        None,
-        data,
-        text=text or ",".join(note.text) or None,
-        label=label or note.label or None,
-        kind=note.kind,
-        labels=note.labels or None,
-        dev=dev,
-    )
 
 
 def _student(

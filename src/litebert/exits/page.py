@@ -1,0 +1,101 @@
+"""The trade-off of early exits for a person: rows of a table, and one HTML page that needs nothing else."""
+
+import html
+from functools import partial
+
+from matplotlib.axes import Axes
+
+from litebert.analyse.page import plot_part, table_part, whole_page
+from litebert.analyse.panels import COLOURS, MARKERS, Panel
+from litebert.exits.rules import Rule
+from litebert.exits.run import ExitReport, Point
+from litebert.tasks.metrics import IN_UNITS
+
+RULES: tuple[Rule, ...] = ("depth", "patience", "confidence")
+NAMES: dict[Rule, str] = {"depth": "all at one depth", "patience": "by patience", "confidence": "by confidence"}
+
+
+def rows_of(report: ExitReport, rule: Rule) -> list[list[str]]:
+    """A table: the heading, then a row for each setting of a rule."""
+    names = list(report.full.metrics)
+    heading = {"depth": "depth", "patience": "heads that agree", "confidence": "sure by"}[rule]
+    rows = [[heading, *(name.replace("_", " ") for name in names), "mean depth", "layers run"]]
+    for one in report.of(rule):
+        value = f"{one.value:g}" if rule != "confidence" else f"{one.value:.1%}"
+        scores = [_figure(name, one.metrics[name]) for name in names]
+        rows.append([value, *scores, f"{one.mean_depth:.2f}", f"{one.mean_depth / report.depths:.0%}"])
+    return rows
+
+
+def sentences(report: ExitReport) -> list[str]:
+    """What follows: how few layers are enough for a loss of a point."""
+    if report.metric in IN_UNITS:
+        return []
+    found = []
+    for rule in RULES:
+        if report.of(rule):
+            best = report.within(rule, 0.01)
+            found.append(
+                f"within a point of all layers ({_figure(report.metric, report.full.metrics[report.metric])}), "
+                f"{NAMES[rule]}: {_setting(best, rule)}{best.mean_depth:.2f} of {report.depths} layers on average, "
+                f"{report.metric.replace('_', ' ')} {_figure(report.metric, best.metrics[report.metric])}"
+            )
+    return found
+
+
+def _setting(point: Point, rule: Rule) -> str:
+    if point.rule != rule:
+        return "nothing less than "
+    return {
+        "depth": "",
+        "patience": f"{point.value:g} heads that agree, ",
+        "confidence": f"a head that is sure by {point.value:.1%}, ",
+    }[rule]
+
+
+def _figure(name: str, value: float) -> str:
+    return f"{value:.4g}" if name in IN_UNITS else f"{100 * value:.2f}"
+
+
+def make_page(report: ExitReport) -> str:
+    """The page."""
+    title = f"Leaving {report.model} early: {report.task}"
+    parts = [
+        f"<h1>{html.escape(title)}</h1><p class=quiet>heads learnt on {report.trained_on:,} training items, scored on "
+        f"{report.scored_on:,} of dev; the last depth has the model's own head</p><ul>",
+        *(f"<li>{html.escape(sentence)}</li>" for sentence in sentences(report)),
+        "</ul><div class=plots>",
+        plot_part(
+            Panel(
+                "Score against the layers that are run",
+                "Up and to the left is better. A rule below the line of fixed depths does worse than leaving all "
+                "inputs at one depth.",
+                partial(_draw, report),
+            )
+        ),
+        "</div>",
+    ]
+    for rule in RULES:
+        if report.of(rule):
+            parts += [f"<h2>{NAMES[rule].capitalize()}</h2>", table_part(rows_of(report, rule))]
+    return whole_page(title, parts)
+
+
+def _draw(report: ExitReport, axes: Axes) -> None:
+    scale = 1 if report.metric in IN_UNITS else 100
+    for number, rule in enumerate(RULES):
+        points = sorted(report.of(rule), key=lambda one: one.mean_depth)
+        if points:
+            axes.plot(
+                [one.mean_depth for one in points],
+                [scale * one.metrics[report.metric] for one in points],
+                MARKERS[number] + "-",
+                color=COLOURS[number],
+                label=NAMES[rule],
+                markersize=4,
+                linewidth=1.2,
+            )
+    axes.set_xticks(range(1, report.depths + 1))
+    axes.set(xlabel="layers run, mean over the inputs", ylabel=report.metric.replace("_", " "))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8)
