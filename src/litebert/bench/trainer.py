@@ -4,7 +4,7 @@ Where ``accelerate``, which their Trainer needs, is missing, a plain loop over t
 the same steps without the Trainer's own overhead, so it is the harder one to beat; reports say which it was.
 """
 
-import importlib.util
+import importlib
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -44,7 +44,11 @@ class Timed:
 
 def has_trainer() -> bool:
     """Whether their Trainer can run here."""
-    return importlib.util.find_spec("accelerate") is not None
+    try:
+        importlib.import_module("accelerate")
+    except ImportError:
+        return False
+    return True
 
 
 def their_model(network: Network, tokenizer: Tokenizer) -> nn.Module:
