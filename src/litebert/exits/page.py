@@ -21,7 +21,7 @@ def rows_of(report: ExitReport, rule: Rule) -> list[list[str]]:
     heading = {"depth": "depth", "patience": "heads that agree", "confidence": "sure by"}[rule]
     rows = [[heading, *(name.replace("_", " ") for name in names), "mean depth", "layers run"]]
     for one in report.of(rule):
-        value = f"{one.value:g}" if rule != "confidence" else f"{one.value:.1%}"
+        value = f"{100 * one.value:g}%" if rule == "confidence" else f"{one.value:g}"
         scores = [_figure(name, one.metrics[name]) for name in names]
         rows.append([value, *scores, f"{one.mean_depth:.2f}", f"{one.mean_depth / report.depths:.0%}"])
     return rows
@@ -49,7 +49,7 @@ def _setting(point: Point, rule: Rule) -> str:
     return {
         "depth": "",
         "patience": f"{point.value:g} heads that agree, ",
-        "confidence": f"a head that is sure by {point.value:.1%}, ",
+        "confidence": f"a head that is sure by {100 * point.value:g}%, ",
     }[rule]
 
 

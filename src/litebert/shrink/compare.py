@@ -35,6 +35,7 @@ from litebert.tasks.finetuning import FinetuneSettings, Prepared, check_folder, 
 from litebert.tasks.predicting import Predictor
 from litebert.tasks.starting import start_network, task_heads
 from litebert.train.precision import default_precision
+from litebert.train.stop import StopSignal
 
 COMPARED: tuple[Strategy, ...] = ("top", "bottom", "even", "odd", "symmetric", "contribution")
 ROUNDS = 5  # of timing, of which the fastest counts: others may use the machine, too
@@ -87,7 +88,8 @@ def _compare_task(settings: FinetuneSettings, data: TaskData, grid: Grid, say: S
     rules = keeping_rules(grid.strategies, prepared, settings.device)
     everything = tuple(range(1, len(plan) + 1))
     work = [everything, *(rules[name](count) for count in grid.drops for name in grid.strategies)]
-    _measure(work, grid, trials, tuning, data, say)
+    with StopSignal() as tuning.stop:
+        _measure(work, grid, trials, tuning, data, say)
     whole = Cell.of(everything, trials.of_seeds(everything, grid.seeds))
     cells = {
         name: {

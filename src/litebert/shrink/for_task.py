@@ -29,6 +29,7 @@ from litebert.shrink.tuning import (
 )
 from litebert.tasks.examples import TaskData
 from litebert.tasks.finetuning import FinetuneSettings, check_folder, prepare
+from litebert.train.stop import StopSignal
 
 Say = Callable[[str], None]
 
@@ -81,7 +82,8 @@ def shrink_for_task(
         keeping = keeping_rules(names, prepared, settings.device)
         told = _Teller(data.metrics[0], tuning, say)
         search = Search(len(plan), keeping, trials, tolerance=tolerance, seeds=seeds, report=told)
-        found = search.run()
+        with StopSignal() as tuning.stop:
+            found = search.run()
         kept = found.best.kept if found.best else tuple(range(1, len(plan) + 1))
         if found.best is not None:
             tuning.put_best(kept, seeds, settings.out / MODEL_FOLDER)

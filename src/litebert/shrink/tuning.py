@@ -29,11 +29,13 @@ from litebert.tasks.finetuning import FinetuneSettings, Prepared, finetune
 from litebert.tasks.keeper import Keeper
 from litebert.tasks.predicting import TASK_FILE, Predictor
 from litebert.train.precision import default_precision
+from litebert.train.stop import StopSignal
 
 TRIALS_FILE, TRIALS_FOLDER = "trials.jsonl", "trials"
 # Bottom is the paper's control and greedy would go by another loss than the task's.
 USUAL: tuple[Strategy, ...] = ("contribution", "top", "symmetric", "even", "odd")
 When = Literal["before", "after"]
+STOPPED = "stopped; the same command with --resume goes on"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +67,7 @@ class Tuning:
 
     def __init__(self, settings: FinetuneSettings, prepared: Prepared, way: Way | None = None) -> None:
         self.settings, self.prepared, self.way = settings, prepared, way or Way()
+        self.stop: StopSignal | None = None  # tells that no further run is to begin
         self._everything = tuple(range(1, prepared.source.network.config.encoder.num_layers + 1))
         if self.way.recover is not None and prepared.data.kind not in TAUGHT:
             raise InputError(f"--recover distils, which {prepared.data.kind} tasks cannot; leave it out")
@@ -79,6 +82,8 @@ class Tuning:
 
     def score(self, kept: Layers, seed: int) -> float:
         """Drop, train, and score on dev."""
+        if self.stop:
+            raise InputError(STOPPED)
         out = self.folder(kept, seed)
         done = read_run(out)
         if done is not None and done.status == "finished":
@@ -98,7 +103,7 @@ class Tuning:
         settings = replace(self.settings, out=out, seed=seed, resume=done is not None, watched=False)
         result = finetune(settings, self.prepared.data, lambda _: None, prepared)
         if result.status == "stopped":
-            raise InputError("stopped; the same command with --resume goes on")
+            raise InputError(STOPPED)
         return result.score if math.isfinite(result.score) else 0.0  # it fell apart, whatever was tried
 
     def _whole(self, seed: int) -> Path:

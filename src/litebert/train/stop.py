@@ -7,7 +7,7 @@ from types import FrameType
 
 
 class StopSignal:
-    """True once the process was asked to stop; a second Ctrl-C stops at once."""
+    """True once the process was asked to stop; a second Ctrl-C stops at once. Inside another, it tells that one."""
 
     def __init__(self) -> None:
         self._asked = False
@@ -25,6 +25,9 @@ class StopSignal:
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
+            outer = getattr(handler, "__self__", None)
+            if self._asked and isinstance(outer, StopSignal):
+                outer._asked = True  # a run that was at its end has finished; what comes after it must not begin
 
     def _ask(self, number: int, _frame: FrameType | None) -> None:
         if self._asked and number == signal.SIGINT:
