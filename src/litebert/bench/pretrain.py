@@ -32,7 +32,7 @@ from litebert.nn.network import Network, pretraining_network
 from litebert.plan.product import product_rate
 from litebert.pretrain.objective import LOGIT_CHUNK, Pretraining
 from litebert.pretrain.utilisation import batch_flops
-from litebert.train import parallel, precision
+from litebert.train import precision
 from litebert.train.objective import Learner
 from litebert.train.optimiser_settings import OptimiserSettings
 from litebert.train.optimisers import build_optimiser
@@ -284,16 +284,7 @@ class _Ours:
                 parts = learner(objective.tensors(batch, device))
                 loss = torch.stack([lost / max(counts[name], 1) for name, (lost, _) in parts.items()]).sum()
             scaler.scale(loss).backward()
-            if scaler.is_enabled():
-                optimiser.unscale(scaler)
-            parameters = optimiser.parameters()
-            norm = parallel.norm_of_gradients(parameters)
-            nn.utils.clip_grads_with_norm_(parameters, CLIP, norm)
-            if scaler.is_enabled():
-                optimiser.step_scaled(scaler)
-            else:
-                optimiser.step()
-            optimiser.zero_grad()
+            optimiser.update(scaler, CLIP)
             return float(loss.detach()) if look else 0.0
 
         return step

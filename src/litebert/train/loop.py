@@ -9,7 +9,6 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean
 from typing import Any
 
 import torch
@@ -20,10 +19,12 @@ from litebert.resident import return_large_blocks
 from litebert.runs import Status
 from litebert.train import parallel, precision
 from litebert.train.guard import Guard
-from litebert.train.objective import Learner, Objective, Position, Source, allow_graphs
+from litebert.train.lost import Lost, mean_row, read_losses
+from litebert.train.objective import Learner, Objective, Source, allow_graphs
 from litebert.train.optimisers import build_optimiser
 from litebert.train.parallel import Ranks
 from litebert.train.persistence import Saver
+from litebert.train.place import Place
 from litebert.train.recorded import Recorded
 from litebert.train.schedules import rate_factor
 from litebert.train.settings import TrainSettings
@@ -33,20 +34,6 @@ from litebert.train.watch import Watch
 # The sums (loss, right) of every part of an objective over the tensors of a batch.
 Sums = Callable[[Objective, Mapping[str, Tensor]], dict[str, tuple[Tensor, Tensor]]]
 SCORING_SHARE = 0.05  # of the time so far that held-out scores may have taken
-
-
-@dataclass
-class Place:
-    """Where a run is."""
-
-    step: int = 0
-    tokens: int = 0
-    seconds: float = 0.0
-    lead: float = 0.0  # of those, what passed before the first step was done (imports, compiling): not in the schedule
-    rate_scale: float = 1.0  # lowered by rollbacks
-    rollbacks: int = 0
-    positions: dict[str, Position] = field(default_factory=dict)  # of each stream of batches, by its stages' name
-    stage: int = 0  # of the losses that the guard was told of last
 
 
 @dataclass(frozen=True)
@@ -69,17 +56,6 @@ class Result:
     step: int
     held_out: dict[str, float]
     notes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _Pending:
-    """What a step lost, still on the device."""
-
-    step: int
-    stage: Stage
-    counts: Mapping[str, float]
-    sums: Mapping[str, Tensor]  # loss and right, of each part
-    norm: Tensor
 
 
 class Loop:
@@ -120,7 +96,7 @@ class Loop:
         self.notes: list[str] = []
         self.enough = ""  # why the run should end before its bound; whoever watches it may say so
         self.observe: Callable[[int, Mapping[str, float]], None] = lambda step, row: None
-        self.pending: list[_Pending] = []
+        self.pending: list[Lost] = []
         self.unigram: float | None = None  # the loss of word frequencies alone, where that means something
         self.scored = -1  # the step of the last held-out score
         self.scoring = 0.0  # seconds spent on held-out text
@@ -254,13 +230,14 @@ class Loop:
                 self.scaler.scale(loss).backward()
             for name, (part, right) in parts.items():
                 sums.setdefault(name, []).append(torch.stack([part.detach().float(), right.float()]))
-        norm = self._update()
+        norm = self.optimiser.update(self.scaler, settings.clip)
         self.place.step += 1
         self.place.tokens += int(tokens)
         position = self.place.positions[stage.name]
         self.place.positions[stage.name] = stage.source.advance(position, count)
         summed = {name: torch.stack(parts).sum(0) for name, parts in sums.items()}
-        self.pending.append(_Pending(self.place.step, stage, counts, summed, norm))
+        weights = {name: self._weight(stage, name) for name in summed}
+        self.pending.append(Lost(self.place.step, self.stages.index(stage), counts, weights, summed, norm))
         self.waited += waited
         if stage.flops and self.peak:
             self.flops += sum(map(stage.flops, batches))
@@ -271,29 +248,15 @@ class Loop:
         """Read what the last steps lost (the one place where the host waits for the device), show it, judge it."""
         if not self.pending:
             return None
-        names = list(self.pending[0].sums)
-        table = torch.stack([torch.cat([step.sums[name] for name in names]) for step in self.pending]).tolist()
-        norms = torch.stack([step.norm.float() for step in self.pending]).tolist()
         trouble = None
-        rows = []
-        for step, numbers, norm in zip(self.pending, table, norms, strict=True):
+        rows = read_losses(self.pending, self.ranks.total)
+        for step, row in zip(self.pending, rows, strict=True):
             self._begin_stage(step.stage)
-            numbers = self.ranks.total(numbers)
-            row: dict[str, float] = {}
-            for place, name in enumerate(names):
-                count = step.counts[name]
-                if not count:  # no pair of sentences in this batch, say: nothing was lost, nothing gained
-                    continue
-                row[f"{name}_loss"] = numbers[2 * place] / count
-                if not math.isnan(numbers[2 * place + 1]):  # there is no right or wrong in regression
-                    row[f"{name}_accuracy"] = numbers[2 * place + 1] / count
-            row["loss"] = sum(self._weight(step.stage, name) * row.get(f"{name}_loss", 0.0) for name in names)
-            row["gradient_norm"] = norm
+            norm = row["gradient_norm"]
             skipped = self.scaler.is_enabled() and not math.isfinite(norm)  # by loss scaling, which is no divergence
             trouble = trouble or self.guard.observe(step.step, row["loss"], None if skipped else norm)
             self._say_if_stuck(row)
             self.observe(step.step, row)
-            rows.append(row)
         self.pending.clear()
         self._show(rows)
         return trouble
@@ -302,9 +265,8 @@ class Loop:
         """What a part of the loss counts for."""
         return stage.weights.get(name, self.weights.get(name, 1.0))
 
-    def _begin_stage(self, stage: Stage) -> None:
+    def _begin_stage(self, number: int) -> None:
         """Where a stage begins the loss may jump, which is no divergence."""
-        number = self.stages.index(stage)
         if number != self.place.stage:
             self.place.stage = number
             self.guard.reset()
@@ -326,7 +288,6 @@ class Loop:
         now = time.monotonic()
         tokens, seconds = self.place.tokens - self.shown_tokens, max(now - self.shown_at, 1e-9)
         if self.watch:
-            mean = {name: fmean(row[name] for row in rows if name in row) for row in rows for name in row}
             extra = {"rate": max(self.optimiser.rates().values()), "waiting": self.waited / seconds}
             if self.flops:
                 extra["mfu"] = self.flops / seconds / self.peak
@@ -336,7 +297,7 @@ class Loop:
                     "tokens": self.place.tokens,
                     "seconds": self.place.seconds,
                     "progress": self._progress(),
-                    **mean,
+                    **mean_row(rows),
                     "tokens_per_second": tokens / seconds,
                     **extra,
                 }
@@ -399,18 +360,3 @@ class Loop:
         )
         self.say(self.notes[-1])
         return True
-
-    def _update(self) -> Tensor:
-        """Clip and step; the norm of the gradient before clipping."""
-        parameters = self.optimiser.parameters()
-        if self.scaler.is_enabled():
-            self.optimiser.unscale(self.scaler)
-        norm = parallel.norm_of_gradients(parameters)
-        if self.settings.clip:
-            torch.nn.utils.clip_grads_with_norm_(parameters, self.settings.clip, norm)
-        if self.scaler.is_enabled():
-            self.optimiser.step_scaled(self.scaler)
-        else:
-            self.optimiser.step()
-        self.optimiser.zero_grad()
-        return norm

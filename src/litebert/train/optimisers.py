@@ -18,6 +18,7 @@ from litebert.nn.network import Network
 from litebert.train.lamb import Lamb
 from litebert.train.muon import Substitutes
 from litebert.train.optimiser_settings import OPTIMISERS, PARTS, OptimiserName, OptimiserSettings
+from litebert.train.parallel import norm_of_gradients
 
 __all__ = ["OPTIMISERS", "PARTS", "Optimiser", "OptimiserName", "OptimiserSettings", "build_optimiser", "part_of"]
 
@@ -108,6 +109,20 @@ class Optimiser:
         """``step``, unless a gradient has overflowed; the scale is adjusted either way."""
         scaler.step(cast(torch.optim.Optimizer, self))
         scaler.update()
+
+    def update(self, scaler: torch.amp.GradScaler, clip: float) -> Tensor:
+        """Clip (0: not at all), step and forget the gradients; gives their norm before clipping."""
+        if scaler.is_enabled():
+            self.unscale(scaler)
+        norm = norm_of_gradients(self.parameters())
+        if clip:
+            nn.utils.clip_grads_with_norm_(self.parameters(), clip, norm)
+        if scaler.is_enabled():
+            self.step_scaled(scaler)
+        else:
+            self.step()
+        self.zero_grad()
+        return norm
 
     def state_dict(self) -> dict[str, dict[str, Tensor]]:
         """What is kept of each parameter, by name; the tensors in use, sharded where the parameters are."""
