@@ -156,7 +156,10 @@ def _order(_encoder: EncoderConfig) -> Study:
         rows=rows,
         findings=(learnt_nsp, learnt_sop, at_chance, replace(transfers, needs=(learnt_sop,))),
         metrics=("mlm_loss", "mlm_accuracy", "nsp_accuracy", "sop_accuracy"),
-        notes=("The head that a model was trained with is asked both questions; a model without one has no answer.",),
+        notes=(
+            "The head that a model was trained with is asked both questions; a model without one has no answer. Masked "
+            "words are scored on inputs made as in each row's own training.",
+        ),
     )
 
 

@@ -154,8 +154,9 @@ def _draw_orders(axes: Axes, report: Report) -> None:
         axes.hlines(published, [p - 0.18 for p in places], [p + 0.18 for p in places], color="#1c2430", label=label)
     axes.axhline(50, color=GREY, linewidth=1)
     axes.set_xticks(range(len(lines)), [f"trained on {line.row.label}" for line in lines])
-    axes.set_ylim(0, 100)
-    axes.legend(frameon=False, fontsize=8)
+    axes.set_ylim(0, 116)  # room for the legend
+    axes.set_yticks(range(0, 101, 20))
+    axes.legend(frameon=False, fontsize=8, ncols=3, loc="upper center")
     axes.set(title="order: right answers, %")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from litebert.checkpoints.training import saved_states
+from litebert.corpus.pairs import Order
 from litebert.corpus.store import Store
 from litebert.durations import format_duration, parse_duration
 from litebert.errors import InputError
@@ -25,6 +26,7 @@ from litebert.study.scores import RowScores, read_scores, score_run
 from litebert.train.guard import unigram_entropy
 
 ROWS = "rows"
+ORDERS: tuple[Order, ...] = ("sop", "nsp")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,8 +180,9 @@ def _run_row(
         if pretrain(chosen, say).status == "stopped":
             return False
     length = chosen.recipe.lengths[-1][1]
-    orders = ("sop", "nsp") if "nsp_accuracy" in study.metrics else ("sop",)
-    score_run(folder, store, length, orders, torch.device(chosen.device))
+    own = chosen.recipe.order
+    asked = (own, *(order for order in ORDERS if order != own)) if "nsp_accuracy" in study.metrics else (own,)
+    score_run(folder, store, length, asked, torch.device(chosen.device))
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)  # states of a finished row are of no more use
     torch._dynamo.reset()  # graphs of one row are of no use to the next, and torch keeps only so many
     gc.collect()

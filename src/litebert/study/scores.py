@@ -15,6 +15,7 @@ import torch
 from litebert.checkpoints.folder import load_model
 from litebert.corpus.batch_settings import BatchSettings
 from litebert.corpus.batches import Batches
+from litebert.corpus.pairs import Order
 from litebert.corpus.store import Store
 from litebert.errors import InputError
 from litebert.nn.network import Network
@@ -52,25 +53,22 @@ class RowScores:
         return numbers[:, [0 if what == "loss" else 1, 2]]
 
 
-def held_out_settings(store: Store, length: int, order: str, device: torch.device) -> BatchSettings:
+def held_out_settings(store: Store, length: int, order: Order) -> BatchSettings:
     """Batches small enough that there are several, plainly masked."""
     tokens = store.split("held_out").num_tokens
     budget = max(length, min(BATCH_TOKENS, tokens // FEWEST_BATCHES))
-    assert order in ("sop", "nsp")
-    return BatchSettings(
-        length=length, budget=budget, order="sop" if order == "sop" else "nsp", masking="plain", rate=HELD_OUT_RATE
-    )
+    return BatchSettings(length=length, budget=budget, order=order, masking="plain", rate=HELD_OUT_RATE)
 
 
 @torch.no_grad()
 def score_network(
-    network: Network, store: Store, length: int, orders: Sequence[str], device: torch.device, kind: Precision
+    network: Network, store: Store, length: int, orders: Sequence[Order], device: torch.device, kind: Precision
 ) -> Table:
-    """Sums of every kind; masked words are counted on the pairs of the first order only."""
+    """Sums of every kind; masked words are counted on inputs of the first order only: that of the training."""
     network.to(device).eval()
     objective, table = Pretraining(length, LOGIT_CHUNK), Table()
     for number, order in enumerate(orders):
-        settings = held_out_settings(store, length, order, device)
+        settings = held_out_settings(store, length, order)
         batches = Batches(store, "held_out", settings)
         for index in range(min(batches.len(0), max(1, MOST_TOKENS[device.type] // settings.budget))):
             batch = batches.batch(0, index)
@@ -80,12 +78,12 @@ def score_network(
             for part, sums in parts.items():
                 if part == "mlm" and number:
                     continue
-                name = order if part == "order" else part
+                name = str(order) if part == "order" else part
                 table.setdefault(name, []).append([float(sums.loss), float(sums.right), float(counts[part])])
     return table
 
 
-def score_run(run: Path, store: Store, length: int, orders: Sequence[str], device: torch.device) -> RowScores:
+def score_run(run: Path, store: Store, length: int, orders: Sequence[Order], device: torch.device) -> RowScores:
     """Score the model of a run and leave the sums in its folder."""
     if not store.split("held_out").num_tokens:
         raise InputError(f"{store.folder} has no held-out text to judge by; build it with --held-out 5%")
