@@ -4,6 +4,7 @@ Layers go before fine-tuning, or after it. With ``recover`` what is left learns 
 the same seed. Runs lie in folders of their own until their models are of no more use; one that was cut goes on.
 """
 
+import gc
 import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -102,6 +103,7 @@ class Tuning:
             prepared = with_teacher(prepared, load_teacher(str(whole), self.way.recover))
         settings = replace(self.settings, out=out, seed=seed, resume=done is not None, watched=False)
         result = finetune(settings, self.prepared.data, lambda _: None, prepared)
+        _let_go(settings.device)
         if result.status == "stopped":
             raise InputError(STOPPED)
         return result.score if math.isfinite(result.score) else 0.0  # it fell apart, whatever was tried
@@ -135,6 +137,13 @@ class Tuning:
             self.score(kept, best)
         shutil.rmtree(target, ignore_errors=True)
         (self.folder(kept, best) / MODEL_FOLDER).rename(target)
+
+
+def _let_go(device: str) -> None:
+    """Give a GPU's memory back: what a run leaves refers to itself in circles, which Python clears at its leisure."""
+    if device == "cuda":
+        gc.collect()
+        torch.cuda.empty_cache()
 
 
 def _score_of(folder: Path) -> float:

@@ -13,6 +13,7 @@ from litebert.tasks.batches import TaskBatches
 from litebert.tasks.encoding import Inputs
 from litebert.tasks.objective import TaskObjective
 from litebert.tasks.targets import NONE_REAL, NONE_WHOLE, Targets
+from litebert.train import precision
 
 LENGTHS = [5, 3, 7, 1]
 
@@ -89,3 +90,18 @@ def test_depths_are_spread_evenly_and_projections_are_made_only_where_widths_dif
     assert make_projection(network(2), network(4), depths) is None
     assert set(make_projection(network(2, 8), network(4), depths)) == {"embeddings", "layers"}
     assert make_projection(network(2, 8), network(4), DistillSettings()) is None
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("states", ["none", "final", "depths"])
+def test_parts_on_a_gpu_are_those_of_a_cpu(states):
+    settings, student, teacher = DistillSettings(states=states), network(2), network(4, seed=1)
+    here = losses(settings, student, teacher, filled=True)
+    device = torch.device("cuda")
+    objective = DistillObjective(TaskObjective("classify", 7), teacher.to(device), settings)
+    one = batch(True)
+    with precision.cast("bf16", device):
+        parts = objective.parts(student.to(device), objective.tensors(one, device))
+    counts = objective.counts(one)
+    for name, value in here.items():
+        assert float(parts[name].loss.detach()) / counts[name] == pytest.approx(value, rel=0.1), name
