@@ -12,6 +12,7 @@ from litebert.runs import read_run
 from litebert.tasks.examples import Example
 from litebert.tasks.predicting import load_predictor
 from litebert.train import loop
+from litebert.train.metrics import read_metrics
 
 WORDS = ["batch=32", "scores=1", "rate=3e-3", "patience=0", "restarts=0", "--device", "cpu", "--label", "kind"]
 
@@ -73,6 +74,24 @@ def test_layers_of_the_teacher_with_its_head_begin_as_its_student(litebert, save
         ("heads.classify.linear.weight", "heads.classify.linear.weight"),
     ):
         torch.testing.assert_close(ours[name], theirs[other], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["pairs", "multilabel"])
+def test_pairs_and_several_labels_are_taught(litebert, save, tmp_path, kind):
+    teacher = save("teacher", "multilabel" if kind == "multilabel" else "classify")
+    rows = ["first,second,kind"]
+    for number in range(40):
+        label = "a;b" if number % 2 else "c"
+        label = label if kind == "multilabel" else "early" if number % 2 else "late"
+        rows.append(f"{'abcd'[number % 4] * 3},{'xyz'[number % 3] * 2}n,{label}")
+    (tmp_path / "pairs.csv").write_text("\n".join(rows) + "\n")
+    words = ["steps=3", *WORDS, "--data", tmp_path / "pairs.csv", "--text", "first,second", "--keep", "1,4"]
+    code, _, err = litebert("distill", teacher, *words, "--states", "final", "-o", tmp_path / "taught")
+    assert code == 0, err
+    lost = [row for row in read_metrics(tmp_path / "taught") if "soft_loss" in row]
+    assert lost and all(row["soft_loss"] > 0 and row["states_loss"] > 0 and row["task_loss"] > 0 for row in lost)
+    note = load_predictor(tmp_path / "taught", device="cpu").note
+    assert note.pairs and note.text == ("first", "second")
 
 
 def test_a_preset_can_be_the_student(litebert, save, table, tmp_path):
