@@ -5,7 +5,6 @@ Times are of the machine at hand. No run ends early, so that those of one task t
 """
 
 import shutil
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -84,7 +83,12 @@ def _compare_task(settings: FinetuneSettings, data: TaskData, grid: Grid, say: S
     settings = replace(settings, resume=(settings.out / "run.json").is_file())
     note_runs(settings, comparable(settings, prepared, grid.way), {"seeds": list(grid.seeds)})
     tuning = Tuning(settings, prepared, grid.way)
-    trials = Trials(tuning.score, file=settings.out / TRIALS_FILE, same=lambda kept: (len(kept), kept_plan(plan, kept)))
+    trials = Trials(
+        tuning.score,
+        file=settings.out / TRIALS_FILE,
+        same=lambda kept: (len(kept), kept_plan(plan, kept)),
+        is_begun=tuning.is_begun,
+    )
     rules = keeping_rules(grid.strategies, prepared, settings.device)
     everything = tuple(range(1, len(plan) + 1))
     work = [everything, *(rules[name](count) for count in grid.drops for name in grid.strategies)]
@@ -150,7 +154,7 @@ def _costs(prepared: Prepared, settings: FinetuneSettings, drops: Sequence[int],
         Cost(
             dropped=count,
             parameters=count_parameters(small.config),
-            finetune_seconds=statistics.median(times[depth - count]),
+            finetune_seconds=min(times[depth - count]),
             inference_milliseconds=1000 * each,
         )
         for count, small, each in zip(drops, networks, seconds, strict=True)

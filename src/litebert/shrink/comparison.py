@@ -40,7 +40,7 @@ class Cost:
 
     dropped: int
     parameters: int
-    finetune_seconds: float  # median of the runs
+    finetune_seconds: float  # of the fastest run: others may use the machine, too
     inference_milliseconds: float  # for one input, in batches
 
 

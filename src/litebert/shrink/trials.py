@@ -24,15 +24,21 @@ class Trial:
     seed: int
     score: float
     seconds: float
+    resumed: bool = False  # then the seconds are of its last part only
 
 
 class Trials:
     """All measurements so far. ``same`` names the model that layers make: with shared blocks many make one."""
 
     def __init__(
-        self, score: Score, *, file: Path | None = None, same: Callable[[Layers], Hashable] = lambda kept: kept
+        self,
+        score: Score,
+        *,
+        file: Path | None = None,
+        same: Callable[[Layers], Hashable] = lambda kept: kept,
+        is_begun: Callable[[Layers, int], bool] = lambda kept, seed: False,
     ) -> None:
-        self._score, self._file, self._same = score, file, same
+        self._score, self._file, self._same, self._is_begun = score, file, same, is_begun
         self._known: dict[Hashable, dict[int, Trial]] = {}
         self.measured = 0  # in this process; the others were read
         for trial in _read(file):
@@ -51,13 +57,14 @@ class Trials:
         """The score of these layers with a seed, measured unless it is known."""
         known = self._known.setdefault(self._same(kept), {})
         if seed not in known:
-            begun = time.monotonic()
+            begun, resumed = time.monotonic(), self._is_begun(kept, seed)
             score = float(self._score(kept, seed))
             if not math.isfinite(score):
                 raise InputError(
                     f"layers {kept} with seed {seed} have a score of {score}; the measure must be a number"
                 )
-            known[seed] = Trial(kept=kept, seed=seed, score=score, seconds=time.monotonic() - begun)
+            seconds = time.monotonic() - begun
+            known[seed] = Trial(kept=kept, seed=seed, score=score, seconds=seconds, resumed=resumed)
             self.measured += 1
             self._append(known[seed])
         return known[seed].score
@@ -70,10 +77,11 @@ class Trials:
         return sum(trial.seconds / len(trial.kept) for trial in every) / len(every) * layers
 
     def times(self) -> dict[int, list[float]]:
-        """The seconds that trials took, by the number of layers kept."""
+        """The seconds that trials took, by the number of layers kept; of those that were cut only where no other is."""
         found: dict[int, list[float]] = {}
-        for known in self._known.values():
-            for trial in known.values():
+        every = [trial for known in self._known.values() for trial in known.values()]
+        for trial in sorted(every, key=lambda trial: trial.resumed):
+            if not trial.resumed or len(trial.kept) not in found:
                 found.setdefault(len(trial.kept), []).append(trial.seconds)
         return found
 
@@ -107,6 +115,7 @@ def _read(file: Path | None) -> Iterator[Trial]:
                 seed=int(row["seed"]),
                 score=float(row["score"]),
                 seconds=float(row["seconds"]),
+                resumed=bool(row.get("resumed", False)),
             )
         except (ValueError, KeyError, TypeError):
             raise InputError(f"{file}, line {number} is not a trial; remove the line and start again") from None

@@ -76,6 +76,11 @@ class Tuning:
     def folder(self, kept: Layers, seed: int) -> Path:
         return self.settings.out / TRIALS_FOLDER / f"{'-'.join(map(str, kept))}-seed-{seed}"
 
+    def is_begun(self, kept: Layers, seed: int) -> bool:
+        """Whether a run was cut and will go on."""
+        note = read_run(self.folder(kept, seed))
+        return note is not None and note.status != "finished"
+
     def is_needed(self, folder: Path) -> bool:
         """Whether other runs begin with the model in a folder of a trial."""
         whole = "-".join(map(str, self._everything))
