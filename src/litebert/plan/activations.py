@@ -81,7 +81,7 @@ def _attended(config: EncoderConfig, work: Work) -> float:
     out = float(number * width * tokens)
     if not attends_padded(config, work):
         return out + 4 * config.num_heads * tokens  # and the sums of the softmax
-    rows = work.sequences * work.longest
+    rows = work.sequences * work.longest  # with dropout on a CPU a bound: there groups of about one length are padded
     kept = out + 4 * INDEX * tokens  # the places of tokens in padded rows, once for q, k, v and the way back
     if work.kind == "cpu":
         # The unfused path works in fp32: q, k and v, then weights before and after dropout, and the dropout's noise.

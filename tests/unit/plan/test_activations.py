@@ -55,6 +55,17 @@ def saved_bytes(config: EncoderConfig, batch: Batch, precision: Precision) -> in
     return sum(sizes.values())
 
 
+def work_of(lengths: list[int], precision: Precision) -> Work:
+    return Work(
+        purpose="pretrain",
+        kind="cpu",
+        tokens=sum(lengths),
+        sequences=len(lengths),
+        longest=max(lengths),
+        precision=precision,
+    )
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize(
     "name,changes", VARIANTS, ids=lambda value: "-".join(value) if isinstance(value, list) else value
@@ -62,20 +73,23 @@ def saved_bytes(config: EncoderConfig, batch: Batch, precision: Precision) -> in
 def test_account_is_what_autograd_keeps(name: str, changes: list[str], precision: Precision) -> None:
     size = ["embedding_width=32"] if name.startswith("albert") else []
     shallow, deep = (preset_config(name, [*SMALL, *size, *changes, f"num_layers={n}"]) for n in (2, 3))
-    batch = made_up_batch(shallow, LENGTHS, "cpu")
-    work = Work(
-        purpose="pretrain",
-        kind="cpu",
-        tokens=sum(LENGTHS),
-        sequences=len(LENGTHS),
-        longest=max(LENGTHS),
-        precision=precision,
-    )
+    # Attention with dropout pads in groups of about one length, so the account is exact for one length only.
+    grouped = deep.positions == "absolute" and deep.attention_dropout > 0
+    lengths = [40] * 6 if grouped else LENGTHS
+    batch, work = made_up_batch(shallow, lengths, "cpu"), work_of(lengths, precision)
     kept = {config.num_layers: saved_bytes(config, batch, precision) for config in (shallow, deep)}
     layer = layer_activations(deep, work).kept
     assert layer == pytest.approx(kept[3] - kept[2], rel=0.01)
     rest = embedding_activations(deep, work) + head_activations(deep, work) + vocabulary_scores(deep, work)
     assert 3 * layer + rest == pytest.approx(kept[3], rel=0.02)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_account_is_a_bound_where_dropout_meets_mixed_lengths(precision: Precision) -> None:
+    shallow, deep = (preset_config("bert-base", [*SMALL, f"num_layers={n}"]) for n in (2, 3))
+    batch = made_up_batch(shallow, LENGTHS, "cpu")
+    kept = saved_bytes(deep, batch, precision) - saved_bytes(shallow, batch, precision)
+    assert kept <= layer_activations(deep, work_of(LENGTHS, precision)).kept <= 1.1 * kept
 
 
 def test_sharing_saves_no_activations() -> None:
