@@ -57,36 +57,28 @@ def tickets() -> None:
     )
     shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir()
-    for name in ("tickets", "new_tickets"):  # the encoder reads English only
+    for name in ("tickets", "new_tickets", "new_tickets_answers"):  # the encoder reads English only
         rows = list(csv.DictReader((EXAMPLES / "tickets" / f"{name}.csv").open(encoding="utf-8", newline="")))
         with (OUT / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, rows[0].keys())
             writer.writeheader()
             writer.writerows(row for row in rows if row["language"] == "en")
-    run, columns = "demo/run", ("--text", "subject+body")
-    litebert_verb(
-        "finetune",
-        str(MINILM.relative_to(EXAMPLES.parent)),
-        "--data",
-        "demo/tickets.csv",
-        *columns,
-        "--label",
-        "queue",
-        "--out",
-        run,
+    encoder, columns = str(MINILM.relative_to(EXAMPLES.parent)), ("--text", "subject+body")
+    labelled = (*columns, "--label", "queue")
+    litebert_verb("finetune", encoder, "epochs=6", "--data", "demo/tickets.csv", *labelled, "--out", "demo/run")
+    print("\n   New tickets, which the model has never seen:", flush=True)
+    litebert_verb("predict", "demo/run", "demo/new_tickets.csv", *columns, "--out", "demo/routed.csv")
+    new, routed = (
+        list(csv.DictReader((OUT / f"{name}.csv").open(encoding="utf-8", newline="")))
+        for name in ("new_tickets", "routed")
     )
-    print()
-    litebert_verb("predict", run, "demo/new_tickets.csv", *columns, "--out", "demo/routed.csv")
-    answers = csv.DictReader((EXAMPLES / "tickets/new_tickets_answers.csv").open(encoding="utf-8", newline=""))
-    wanted = [row for row in answers if row["language"] == "en"]
-    routed = list(csv.DictReader((OUT / "routed.csv").open(encoding="utf-8", newline="")))
-    for row, answer in list(zip(routed, wanted, strict=True))[:6]:
-        text = " ".join((answer["subject"] + " " + answer["body"]).split())
-        print(
-            f"   {row['label']:10} {'' if row['label'] == answer['queue'] else '(' + answer['queue'] + ') '}{text[:80]}"
-        )
-    right = sum(row["label"] == answer["queue"] for row, answer in zip(routed, wanted, strict=True))
-    print(f"   ... {right} of {len(wanted)} new tickets went to the queue that their author had in mind.")
+    for ticket, row in list(zip(new, routed, strict=True))[:6]:
+        text = " ".join(f"{ticket['subject']} {ticket['body']}".split())
+        print(f"   {row['label']:10} {text[:80]}")
+    print("\n   Scored against the queues that their author had in mind, with a page of the details:", flush=True)
+    litebert_verb(
+        "evaluate", "demo/run", "--data", "demo/new_tickets_answers.csv", *labelled, "--html", "demo/scores.html"
+    )
 
 
 def depths() -> None:
