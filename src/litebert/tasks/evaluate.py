@@ -8,6 +8,7 @@ from litebert.errors import InputError, nearest
 from litebert.tasks.examples import Item, Prediction, TaskData
 from litebert.tasks.predictions import read_predictions
 from litebert.tasks.score import Scores, compute_metrics, has_target, score_items
+from litebert.tasks.seen import warning
 
 TOGETHER = "together"
 Predict = Callable[[Sequence[Item], int | None], list[Prediction]]  # items, depth
@@ -54,10 +55,19 @@ def choose_parts(data: TaskData, split: str | None) -> dict[str, tuple[Item, ...
 
 
 def evaluate_model(
-    data: TaskData, model: str, predict: Predict, *, split: str | None = None, depths: Sequence[int] = ()
+    data: TaskData,
+    model: str,
+    predict: Predict,
+    *,
+    split: str | None = None,
+    depths: Sequence[int] = (),
+    seen: Sequence[str] = (),
 ) -> Evaluation:
-    """The scores of a model, in full at its full depth and in brief at ``depths``."""
+    """The scores of a model, in full at its full depth and in brief at ``depths``; ``seen``: prints of training."""
     parts = choose_parts(data, split)
+    flattered = warning(seen, (item for items in parts.values() for item in items))
+    if flattered:
+        data = replace(data, notes=(*data.notes, flattered))
     found = {part: predict(items, None) for part, items in parts.items()}
     by_depth = []
     for depth in depths:

@@ -61,7 +61,12 @@ def evaluate(
     else:
         assert model is not None
         found = evaluate_model(
-            read, str(model), _predictor(model, read), split=split, depths=_chosen_depths(model, depths)
+            read,
+            str(model),
+            _predictor(model, read),
+            split=split,
+            depths=_chosen_depths(model, depths),
+            seen=_note(model).seen,
         )
     _show(found, as_json, html)
 

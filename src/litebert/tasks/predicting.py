@@ -45,6 +45,7 @@ class TaskNote:
     text: tuple[str, ...] = ()  # columns of the user's own files
     label: str = ""
     pairs: bool = False  # whether an input is two texts
+    seen: tuple[str, ...] = ()  # prints of some training rows, to say so when they are scored
 
     def encoding(self) -> EncodingSettings:
         """How inputs were cut in training."""

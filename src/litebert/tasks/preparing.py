@@ -15,6 +15,7 @@ from litebert.tasks.keeper import DevPart
 from litebert.tasks.predicting import TaskNote
 from litebert.tasks.recipes import FinetuneRecipe, settled
 from litebert.tasks.score import has_target
+from litebert.tasks.seen import remember
 from litebert.tasks.starting import load_source
 from litebert.tasks.targets import Targets, make_targets
 from litebert.tasks.teaching import Teaching
@@ -105,6 +106,7 @@ def prepare(settings: FinetuneSettings, data: TaskData, source: Loaded | None = 
         text=data.text,
         label=data.label,
         pairs=any(isinstance(item, Example) and item.second is not None for item in train),
+        seen=remember(train),
     )
     return Prepared(
         source, tokenizer, data, recipe, note, train, inputs, targets, dev, tuple(notes), _fingerprint(inputs, targets)
