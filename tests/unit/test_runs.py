@@ -33,10 +33,9 @@ with RunLock(Path(sys.argv[1])):
     print("held", flush=True)
     if len(sys.argv) > 2:
         import os
-        worker = os.fork()
-        if worker == 0:
+        if os.fork() == 0:
+            print(os.getpid(), flush=True)  # the worker itself: by now it has let go of the lock
             time.sleep(60)
-        print(worker, flush=True)
     sys.stdin.read()
 """
 

@@ -3,6 +3,7 @@
 So memory is bounded whatever the length of the input, and the result does not depend on the number of processes.
 """
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -47,7 +48,9 @@ class OrderedPool(Generic[Task, Result, Start]):
                 if len(waiting) >= self._most:
                     first, future = waiting.popleft()
                     yield first, future.result()
-                waiting.append((note, self._executor.submit(self._work, task)))
+                with _interrupts_wait():  # it may start a process, which has the mask from its first moment on
+                    future = self._executor.submit(self._work, task)
+                waiting.append((note, future))
             while waiting:
                 first, future = waiting.popleft()
                 yield first, future.result()
@@ -58,18 +61,25 @@ class OrderedPool(Generic[Task, Result, Start]):
             ) from None
 
     def stop(self) -> None:
-        """End the processes without waiting for what they are at."""
-        processes = list((self._executor._processes or {}).values())
-        self._executor.shutdown(wait=False, cancel_futures=True)
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            process.join()
+        """End the processes when they are through with what they are at.
+
+        Not at once: a process that dies while it sends a result leaves half of it, which is waited for for ever.
+        """
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """Ctrl-C comes when this is left; processes that are started inside never get one."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _start(start: Callable[[Start], None], argument: Start) -> None:
-    """Ctrl-C is the parent's affair, and a worker does not outlive a parent that was killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """A worker does not outlive a parent that was killed. (Ctrl-C is the parent's affair, see ``_interrupts_wait``.)"""
     threading.Thread(target=_follow_parent, daemon=True).start()
     start(argument)
 
