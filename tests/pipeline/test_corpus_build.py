@@ -73,30 +73,31 @@ def test_killed_at_ten_random_moments(tmp_path: Path, tokenizer_folder: Path) ->
     """The whole process group is killed ten times, then the build is left alone: the bytes are the same."""
     corpus, options = tmp_path / "corpus.txt", ("--workers", "2", "--shard-tokens", "20000", "--held-out", "5%")
     write_corpus(corpus, 2_000_000)
-    begin = time.monotonic()
     build(corpus, tokenizer_folder, tmp_path / "whole", *options)
-    duration = time.monotonic() - begin
     expected = contents(tmp_path / "whole")
     assert len(expected) > 40
     draw = random.Random(time.time_ns())
     killed, sizes, store = 0, set(), tmp_path / "store"
-    while killed < 10:
+    shards = len(Store.open(tmp_path / "whole").manifest.shards)
+    for goal in sorted(draw.randrange(shards) for _ in range(10)):  # a moment while that shard is written
         process = start(corpus, tokenizer_folder, store, *options)
-        try:
-            process.wait(draw.uniform(0.2, 0.9) * duration)
-        except subprocess.TimeoutExpired:
+        while process.poll() is None and sum(1 for _ in store.glob("*-?????")) < goal:
+            time.sleep(0.002)
+        time.sleep(draw.uniform(0, 0.05))
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
             killed += 1
-        os.killpg(process.pid, signal.SIGKILL) if process.poll() is None else None
         process.communicate()
         if (store / "store.json").is_file():
             partial = Store.open(store, partial=True)
             partial.verify()
             sizes.add(len(partial.manifest.shards))
-            if partial.manifest.complete:
+            if partial.manifest.complete:  # it was quicker
                 assert contents(store) == expected
                 shutil.rmtree(store)
     build(corpus, tokenizer_folder, store, *options)
     assert contents(store) == expected
+    assert killed > 5, "the build was over before it could be killed"
     assert len(sizes) > 2, f"the moments were not spread over the build: {sizes}"
 
 

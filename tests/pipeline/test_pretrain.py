@@ -267,11 +267,13 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 import test_pretrain as t
+from litebert.train.parallel import end_rank
 from litebert.train.settings import Bound
 kind = {kind!r}
 s = t.settings(Path({store!r}), Path({out!r}), recipe={recipe!r}, sharded=kind == "sharded",
                resume={resume}, bound=Bound(steps={steps}), save_steps=6)
 t.pretrain(s, t.quiet)
+end_rank()
 """
 
 

@@ -85,6 +85,9 @@ def pretrain(
             go(Path(folder) / "run")
     else:
         go(out)
+    from litebert.train.parallel import end_rank
+
+    end_rank()
 
 
 def _in_words(figures: Mapping[str, float]) -> str:
