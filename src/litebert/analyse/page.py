@@ -1,7 +1,6 @@
 """The figures of layers as a picture (PNG) and as one HTML page that needs nothing else."""
 
 import html
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from textwrap import fill
@@ -11,6 +10,7 @@ from matplotlib.figure import Figure
 
 from litebert.analyse.measure import ModelFigures
 from litebert.analyse.panels import Panel, panels
+from litebert.drawing import svg_of
 
 COLUMNS = 2
 STYLE = """
@@ -105,9 +105,6 @@ def plot_part(panel: Panel) -> str:
     """A panel as SVG under its title, above how to read it."""
     figure = Figure(figsize=(5.2, 4.4) if panel.square else (5.6, 3.6), layout="constrained")
     panel.draw(figure.subplots())
-    file = io.StringIO()
-    figure.savefig(file, format="svg", transparent=True, bbox_inches="tight", metadata={"Date": None})
-    text = file.getvalue()
-    picture = text[text.index("<svg") :]
+    picture = svg_of(figure, tight=True)
     title, reading = html.escape(panel.title), html.escape(panel.reading)
     return f"<div><h3>{title}</h3>{picture}<p class=quiet>{reading}</p></div>"

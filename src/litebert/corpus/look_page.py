@@ -1,17 +1,20 @@
 """A look into a store as one HTML page that needs nothing else: tables, plots as inlined SVG, examples."""
 
 import html
-import io
 from collections.abc import Callable
 
 import matplotlib
 
 matplotlib.use("Agg")
+from functools import partial
+
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from litebert.corpus.leak import TOLERANCE, VERDICTS
 from litebert.corpus.look import BatchFigures, Example, Look, Part
+from litebert.drawing import plot
+
+_plot = partial(plot, size=(4.2, 2.7), title_size=11)
 
 BLUE, ORANGE, GREY = "#2563a8", "#d9822b", "#b8bec7"
 STYLE = """
@@ -155,19 +158,6 @@ def _leak_plot(look: Look) -> list[Callable[[Axes], None]]:
         axes.set(title="leak check: can a bag of words tell?", ylabel="accuracy")
 
     return [draw]
-
-
-def _plot(draw: Callable[[Axes], None]) -> str:
-    """A drawing as SVG."""
-    figure = Figure(figsize=(4.2, 2.7), layout="constrained")
-    axes = figure.subplots()
-    axes.spines[["top", "right"]].set_visible(False)
-    draw(axes)
-    axes.set_title(axes.get_title(), fontsize=11)
-    file = io.StringIO()
-    figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
-    text = file.getvalue()
-    return text[text.index("<svg") :]
 
 
 def _example(example: Example) -> str:

@@ -1,18 +1,19 @@
 """A study as one HTML page that needs nothing else: verdicts, the table beside the paper's, plots."""
 
 import html
-import io
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure as Drawing
 
 from litebert.corpus.look_page import BLUE, GREY, ORANGE, STYLE
+from litebert.drawing import plot
 from litebert.study.report import JUDGED_BY, METRICS, Line, Report, explained, table_of
 from litebert.study.run import row_folder
 from litebert.train.metrics import HELD_OUT, read_metrics
+
+_svg = partial(plot, size=(4.6, 3.1), title_size=10)
 
 if TYPE_CHECKING:
     from litebert.study.run import Done
@@ -176,17 +177,3 @@ def _draw_curves(axes: Axes, done: "Done", report: Report) -> None:
     if axes.get_lines()[:-1]:
         axes.legend(frameon=False, fontsize=7)
     axes.set(title="held-out MLM loss along the way; dashed: frequencies", xlabel="million tokens")
-
-
-def _svg(draw: Draw) -> str:
-    """A drawing as inlined SVG."""
-    figure = Drawing(figsize=(4.6, 3.1), layout="constrained")
-    FigureCanvasSVG(figure)
-    axes = figure.subplots()
-    axes.spines[["top", "right"]].set_visible(False)
-    draw(axes)
-    axes.set_title(axes.get_title(), fontsize=10)
-    file = io.StringIO()
-    figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
-    text = file.getvalue()
-    return text[text.index("<svg") :]

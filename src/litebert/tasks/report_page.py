@@ -1,18 +1,21 @@
 """An evaluation as one HTML page that needs nothing else: scores, who is taken for whom, lengths, hard examples."""
 
 import html
-import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import matplotlib
 
 matplotlib.use("Agg")
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from functools import partial
 
+from matplotlib.axes import Axes
+
+from litebert.drawing import plot
 from litebert.tasks.evaluate import TOGETHER, Evaluation
 from litebert.tasks.report import figure, title
 from litebert.tasks.score import Hard, Scores
+
+_plot = partial(plot, size=(4.6, 2.7), title_size=10)
 
 BLUE = "#2563a8"
 MOST_LABELS = 40  # a larger matrix cannot be read; its worst confusions are listed instead
@@ -146,19 +149,6 @@ def _depths(evaluation: Evaluation) -> str:
         axes.set(title=f"{title(names[0])}, by depth")
 
     return _rows(("depth", *map(title, names)), body) + f"<div class=plot>{_plot(draw)}</div>"
-
-
-def _plot(draw: Callable[[Axes], None]) -> str:
-    """A drawing as SVG."""
-    canvas = Figure(figsize=(4.6, 2.7), layout="constrained")
-    axes = canvas.subplots()
-    axes.spines[["top", "right"]].set_visible(False)
-    draw(axes)
-    axes.set_title(axes.get_title(), fontsize=10)
-    file = io.StringIO()
-    canvas.savefig(file, format="svg", transparent=True, metadata={"Date": None})
-    text = file.getvalue()
-    return text[text.index("<svg") :]
 
 
 def _hard(hard: Hard) -> str:
