@@ -26,6 +26,7 @@ from litebert.train.parallel import Ranks
 from litebert.train.persistence import Saver
 from litebert.train.place import Place
 from litebert.train.recorded import Recorded
+from litebert.train.recorded_update import RecordedUpdate
 from litebert.train.schedules import rate_factor
 from litebert.train.settings import TrainSettings
 from litebert.train.stop import StopSignal
@@ -85,9 +86,11 @@ class Loop:
             allow_graphs(len(self.stages))
             self.learner.compile()
         self.spread = parallel.spread(self.learner, network, ranks, settings.sharded)
-        if settings.recorded and ranks.world == 1:
-            self.spread = Recorded(self.learner, self.spread, say)
         self.optimiser = build_optimiser(network, settings.optimiser)
+        self.update: Callable[[torch.amp.GradScaler, float], Tensor] = self.optimiser.update
+        if settings.recorded and ranks.world == 1:
+            self.spread = passes = Recorded(self.learner, self.spread, say)
+            self.update = RecordedUpdate(self.optimiser, passes, say)
         self.scaler = precision.scaler(settings.precision, ranks.device)
         self.guard = Guard()
         self.place = Place()
@@ -230,7 +233,7 @@ class Loop:
                 self.scaler.scale(loss).backward()
             for name, (part, right) in parts.items():
                 sums.setdefault(name, []).append(torch.stack([part.detach().float(), right.float()]))
-        norm = self.optimiser.update(self.scaler, settings.clip)
+        norm = self.update(self.scaler, settings.clip)
         self.place.step += 1
         self.place.tokens += int(tokens)
         position = self.place.positions[stage.name]

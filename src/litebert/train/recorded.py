@@ -5,7 +5,9 @@ pass is one call and a backward pass another. Gradients keep their places in mem
 the same ones. What cannot be recorded runs as before, and that is said once.
 """
 
-from collections.abc import Callable, Mapping
+import contextlib
+import gc
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,12 +44,15 @@ class Recorded(nn.Module):
         self._gradients: list[Tensor] = []
         self._recordings: dict[Shape, _Recording] = {}
         self._pool: Any = None
+        self._stream: Any = None  # where warm-ups run and recordings are made
         self._gave_up = False
 
     def forward(self, tensors: Mapping[str, Tensor]) -> Sums:
         """The sums of every part; their backward pass is played back, too."""
         recording = self._recording(tensors)
         if recording is None:
+            if self._gradients:
+                self._begin()  # other batches of this step may be played back, and must add to the same gradients
             return self._plain(tensors)
         for name, place in recording.inputs.items():
             place.copy_(tensors[name], non_blocking=True)
@@ -57,12 +62,41 @@ class Recorded(nn.Module):
 
     def play_backward(self, recording: _Recording, factors: tuple[Tensor, ...]) -> None:
         """Add this batch's gradients to those of the step, or begin with them."""
-        if self._parameters_trained[0].grad is None:
-            torch._foreach_zero_(self._gradients)
-        self._attach()
+        self._begin()
         for place, factor in zip(recording.factors, factors, strict=True):
             place.copy_(factor)
         recording.backward.replay()
+
+    def gradients_in_place(self) -> bool:
+        """Whether all gradients of this step lie where recordings put them."""
+        return bool(self._gradients) and all(
+            parameter.grad is gradient
+            for parameter, gradient in zip(self._parameters_trained, self._gradients, strict=True)
+        )
+
+    def capture(self, graph: torch.cuda.CUDAGraph, work: Callable[[], Any]) -> Any:
+        """Record what ``work`` asks of the device; nothing is computed. One stream and one pool serve all recordings.
+
+        That is safe because a forward pass is always followed by its own backward pass, and nothing that is read later
+        (losses, what is right, gradients) is freed.
+        """
+        with _no_garbage(), torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
+            return work()
+
+    def _warm_up(self, work: Callable[[], None]) -> None:
+        """Run it beside the main stream, where it will be recorded, so that kernels are loaded and chosen."""
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            for _ in range(WARM_UP):
+                work()
+        torch.cuda.current_stream().wait_stream(self._stream)
+        torch.cuda.synchronize()
+
+    def _begin(self) -> None:
+        """At the start of a step: gradients of zero, each in its own place."""
+        if self._parameters_trained[0].grad is None:
+            torch._foreach_zero_(self._gradients)
+            self._attach()
 
     def _attach(self) -> None:
         for parameter, gradient in zip(self._parameters_trained, self._gradients, strict=True):
@@ -93,25 +127,16 @@ class Recorded(nn.Module):
     def _record(self, inputs: dict[str, Tensor]) -> _Recording:
         """Warm up beside the main stream, then record a forward and a backward pass."""
         if not self._gradients:
+            gc.collect()  # recordings of a run before this one are freed now, not in the midst of a recording
             self._gradients = [torch.zeros_like(parameter) for parameter in self._parameters_trained]
-            self._pool = torch.cuda.graph_pool_handle()
+            self._pool, self._stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream()
         self._attach()
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(WARM_UP):
-                sums = self._sums(inputs)
-                torch.autograd.backward([loss for loss, _ in sums.values()])
-                del sums
-        torch.cuda.current_stream().wait_stream(side)
-        torch.cuda.synchronize()
+        self._warm_up(lambda: self._both(inputs))
         forward, backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
-        with torch.cuda.graph(forward, pool=self._pool):
-            sums = self._sums(inputs)
+        sums = self.capture(forward, lambda: self._sums(inputs))
         losses = tuple(loss for loss, _ in sums.values())
         factors = tuple(torch.ones_like(loss) for loss in losses)
-        with torch.cuda.graph(backward, pool=self._pool):
-            torch.autograd.backward(losses, factors)
+        self.capture(backward, lambda: torch.autograd.backward(losses, factors))
         return _Recording(
             inputs,
             tuple(sums),
@@ -122,12 +147,28 @@ class Recorded(nn.Module):
             backward,
         )
 
+    def _both(self, inputs: dict[str, Tensor]) -> None:
+        """Both passes as they come."""
+        torch.autograd.backward([loss for loss, _ in self._sums(inputs).values()])
+
     def _sums(self, inputs: dict[str, Tensor]) -> Sums:
         torch.clear_autocast_cache()  # casts made before a recording are no part of it
         try:
             return self._learner[0](inputs)
         finally:
             torch.clear_autocast_cache()
+
+
+@contextlib.contextmanager
+def _no_garbage() -> Iterator[None]:
+    """No collection while recording: it may free what the device is not to be asked about then."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 class _Playback(torch.autograd.Function):
