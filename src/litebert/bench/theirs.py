@@ -15,7 +15,7 @@ from litebert.corpus.rows import Batch
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
 from litebert.nn.network import Network
-from litebert.pretrain.objective import IGNORED
+from litebert.pretrain.vocabulary_loss import IGNORED
 from litebert.train import precision
 from litebert.train.optimiser_settings import OptimiserSettings
 

@@ -44,9 +44,13 @@ class MaskedLM(nn.Module):
 
     def forward(self, states: Tensor, token_table: Tensor) -> Tensor:
         """(P, H) states at the positions asked about to (P, V) logits; ``token_table`` is the encoder's."""
+        return F.linear(*self.factors(states, token_table))
+
+    def factors(self, states: Tensor, token_table: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What the logits are made of, for those who need not hold them all: (P, E) states, (V, E) table, (V) bias."""
         if self.dense is not None and self.norm is not None:
             states = self.norm(self.activation(self.dense(states)))
-        return F.linear(states, token_table if self.table is None else self.table.weight, self.bias)
+        return states, token_table if self.table is None else self.table.weight, self.bias
 
 
 class SentenceOrder(nn.Module):

@@ -66,6 +66,11 @@ class Network(nn.Module):
         """Vocabulary logits (P, V) of states (P, H) that were picked before."""
         return cast(Tensor, self.heads["masked_lm"](states, self.encoder.embeddings.token.weight))
 
+    def masked_lm_factors(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What those logits are the product of: (P, E) states, (V, E) table, (V) bias."""
+        head = cast(MaskedLM, self.heads["masked_lm"])
+        return head.factors(states, self.encoder.embeddings.token.weight)
+
 
 def _head(name: HeadName, config: NetworkConfig) -> nn.Module:
     encoder, heads = config.encoder, config.heads

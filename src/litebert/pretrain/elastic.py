@@ -19,7 +19,8 @@ from torch.utils.checkpoint import checkpoint
 from litebert.corpus.rows import Batch
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
-from litebert.pretrain.objective import IGNORED, Pretraining, on_device, order_sums, part_sums
+from litebert.pretrain.objective import Pretraining, on_device, order_sums, part_sums
+from litebert.pretrain.vocabulary_loss import IGNORED
 from litebert.train.objective import Part
 
 LEAST = 3  # layers; fewer where a quarter of all is fewer

@@ -8,21 +8,20 @@ from collections.abc import Mapping, Sequence
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from litebert.corpus.rows import Batch
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
+from litebert.pretrain.vocabulary_loss import IGNORED, vocabulary_loss
 from litebert.train.objective import Part
 
-IGNORED = -100
 LOGIT_CHUNK = 4096  # masked positions whose logits are held at once outside a compiled graph
 
 
 class Pretraining:
     """Masked LM, and order where the network has a head for it, after ``depth`` layers (None: all of them).
 
-    ``chunk`` bounds the logits held at once.
+    ``chunk`` bounds the positions whose logits are held at once; 0: all of them, for a compiled graph.
     """
 
     def __init__(self, longest: int, chunk: int = 0, depth: int | None = None) -> None:
@@ -62,19 +61,10 @@ class Pretraining:
         return parts
 
     def _masked_lm(self, network: Network, states: Tensor, positions: Tensor, targets: Tensor) -> Part:
-        """The sums over all masked positions, in chunks whose logits are made again in the backward pass."""
-
-        def some(states: Tensor, places: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-            part = part_sums(network.masked_lm(states, places).float(), wanted)
-            return part.loss, part.right
-
-        if not self.chunk or positions.shape[0] <= self.chunk:
-            return Part(*some(states, positions, targets))
-        sums = [
-            checkpoint(some, states, places, wanted, use_reentrant=False)
-            for places, wanted in zip(positions.split(self.chunk), targets.split(self.chunk), strict=True)
-        ]
-        return Part(torch.stack([loss for loss, _ in sums]).sum(), torch.stack([right for _, right in sums]).sum())
+        """The sums over all masked positions."""
+        if not self.chunk:
+            return part_sums(network.masked_lm(states, positions).float(), targets)
+        return vocabulary_loss(*network.masked_lm_factors(states[positions]), targets, self.chunk)
 
 
 class AtDepths:
