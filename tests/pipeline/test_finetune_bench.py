@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,9 @@ from typer.testing import CliRunner
 sys.path.insert(0, str(Path(__file__).parent))
 import toy_tasks as toy
 
-from litebert.bench.finetune_quality import bench_quality, quality_table
+from litebert.bench.finetune_quality import QualitySettings, bench_quality, quality_table
 from litebert.cli import app
+from litebert.errors import InputError
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +40,17 @@ def test_speed_side_by_side(glue, tmp_path):
 
 
 def test_quality_side_by_side(glue, tmp_path):
+    """Each side in a run of its own; together they are the table, and nothing is done twice."""
     model = toy.make_model(tmp_path / "model")
-    found = bench_quality(str(model), glue, tasks=["sst2"], seeds=2, epochs=12, rate=3e-3, batch=32)
-    assert found[0].metric == "accuracy" and len(found[0].ours) == len(found[0].theirs) == 2
-    assert min(*found[0].ours, *found[0].theirs) > 0.9
+    settings = QualitySettings(model=str(model), seeds=2, epochs=12, rate=3e-3)
+    results = tmp_path / "results"
+    assert bench_quality(settings, glue, tasks=["sst2"], sides=["theirs"], results=results) == []
+    said: list[str] = []
+    found = bench_quality(settings, glue, tasks=["sst2"], results=results, say=said.append)
+    assert any("sst2 ours, seed 1" in line for line in said) and not any("theirs" in line for line in said)
+    assert found[0].ours.metric == "accuracy" and len(found[0].ours.scores) == len(found[0].theirs.scores) == 2
+    assert min(*found[0].ours.scores, *found[0].theirs.scores) > 0.9
     assert "sst2" in quality_table(found)
+    assert bench_quality(settings, tmp_path / "nowhere", tasks=["sst2"], results=results) == found
+    with pytest.raises(InputError, match="other settings"):
+        bench_quality(replace(settings, seeds=3), glue, tasks=["sst2"], results=results)

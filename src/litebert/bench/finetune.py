@@ -42,8 +42,8 @@ from litebert.train.persistence import Saver
 from litebert.train.precision import default_precision
 from litebert.train.settings import Bound, TrainSettings
 
-STEPS = {"cpu": 12, "cuda": 300}  # timed
-WARM = {"cpu": 2, "cuda": 300}  # on a GPU every shape of batch is met, and recorded, before the clock starts
+STEPS = {"cpu": 12, "cuda": 600}  # timed
+WARM = {"cpu": 2, "cuda": 300}  # on a GPU shapes of batches are met, and recorded, before the clock starts
 TURNS = {"cpu": 3, "cuda": 2}
 BATCHES = (32, 128)
 MOST_ROWS = 20_000  # of the task's own lengths

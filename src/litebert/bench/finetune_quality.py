@@ -1,18 +1,24 @@
 """Is it as good? The same small tasks fine-tuned here and by ``transformers``, several seeds each, same settings.
 
-Both train for the same number of steps and are scored once, at the end, by the same metrics on all of dev.
+Both train for the same number of steps and are scored once, at the end, by the same metrics on all of dev. Sides and
+tasks can run apart, in processes of their own: what is done is kept in a folder, and a table is made of all of it.
 """
 
+import json
 import statistics
 import tempfile
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from litebert.bench.trainer import has_trainer, their_model, their_rows, their_scores, train_theirs
+from litebert.config import build
 from litebert.errors import InputError
+from litebert.runs import write_atomically
 from litebert.tasks.examples import Prediction
 from litebert.tasks.find import read_task
 from litebert.tasks.finetuning import FinetuneSettings, Prepared, finetune, prepare
@@ -21,23 +27,52 @@ from litebert.tasks.score import compute_metrics
 from litebert.tasks.starting import start_network, task_heads
 
 TASKS = ("mrpc", "rte", "cola", "stsb")
+SideName = Literal["ours", "theirs"]
+SIDES: tuple[SideName, ...] = ("ours", "theirs")
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class QualitySettings:
+    """What both sides do alike."""
+
+    model: str
+    device: str = "cpu"
+    seeds: int = 5
+    epochs: float = 4.0
+    rate: float = 5e-5
+    batch: int = 32
+
+    def recipe(self) -> FinetuneRecipe:
+        """No restarts, one score at the end: neither side is helped."""
+        return FinetuneRecipe(
+            rate=self.rate, batch=self.batch, epochs=self.epochs, length=128, warmup=0.1, scores=1, restarts=0
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """The scores of several seeds on one side."""
+
+    settings: QualitySettings
+    task: str
+    metric: str
+    side: SideName
+    scores: tuple[float, ...]
+    seconds: float  # of training, all seeds together
+    engine: str
 
 
 @dataclass(frozen=True)
 class Quality:
-    """The scores of several seeds on both sides; ``difference`` is of the medians, in points."""
+    """Both sides of a task; ``difference`` is of the medians, in points."""
 
-    task: str
-    metric: str
-    ours: tuple[float, ...]
-    theirs: tuple[float, ...]
-    our_seconds: float
-    their_seconds: float
-    engine: str
+    ours: Side
+    theirs: Side
 
     @property
     def difference(self) -> float:
-        return 100 * (statistics.median(self.ours) - statistics.median(self.theirs))
+        return 100 * (statistics.median(self.ours.scores) - statistics.median(self.theirs.scores))
 
 
 def quality_table(found: Sequence[Quality]) -> str:
@@ -46,80 +81,123 @@ def quality_table(found: Sequence[Quality]) -> str:
     for one in found:
         ours, theirs = (
             f"{100 * statistics.median(scores):.1f} ({100 * min(scores):.1f} to {100 * max(scores):.1f})"
-            for scores in (one.ours, one.theirs)
+            for scores in (one.ours.scores, one.theirs.scores)
         )
-        seconds = f"{one.our_seconds:.0f} and {one.their_seconds:.0f}"
-        lines.append(f"{one.task:8} {one.metric:10} {ours:>20} {theirs:>20} {one.difference:+7.2f} {seconds:>15}")
+        seconds = f"{one.ours.seconds:.0f} and {one.theirs.seconds:.0f}"
+        task, metric = one.ours.task, one.ours.metric
+        lines.append(f"{task:8} {metric:10} {ours:>20} {theirs:>20} {one.difference:+7.2f} {seconds:>15}")
     if found:
-        lines.append(f"medians (lowest to highest) of {len(found[0].ours)} seeds; theirs by {found[0].engine}")
+        lines.append(
+            f"medians (lowest to highest) of {len(found[0].ours.scores)} seeds; theirs by {found[0].theirs.engine}"
+        )
     return "\n".join(lines)
 
 
 def bench_quality(
-    model: str,
+    settings: QualitySettings,
     data: Path,
     *,
     tasks: Sequence[str] = TASKS,
-    seeds: int = 5,
-    epochs: float = 4.0,
-    rate: float = 5e-5,
-    batch: int = 32,
-    device: str = "cpu",
-    say: Callable[[str], None] = lambda _: None,
+    sides: Sequence[SideName] = SIDES,
+    results: Path | None = None,
+    say: Say = lambda _: None,
 ) -> list[Quality]:
-    """Fine-tune both with every seed on every task."""
-    if seeds < 1:
-        raise InputError(f"--seeds is {seeds} but must be 1 or more")
-    recipe = FinetuneRecipe(rate=rate, batch=batch, epochs=epochs, length=128, warmup=0.1, scores=1, restarts=0)
+    """Fine-tune with every seed on every task, but for what is done in ``results``; gives the tasks with both sides."""
+    if settings.seeds < 1:
+        raise InputError(f"--seeds is {settings.seeds} but must be 1 or more")
     found = []
     for task in tasks:
-        read = read_task(task, data)
-        if read.kind not in ("classify", "regress"):
-            raise InputError(f"{task} is not one that both sides train here; choose among {', '.join(TASKS)}")
-        with tempfile.TemporaryDirectory() as folder:
-            settings = FinetuneSettings(
-                model=model, out=Path(folder) / "none", recipe=recipe, device=device, watched=False
-            )
-            prepared = prepare(settings, read)
-            found.append(_task(settings, prepared, seeds, say))
+        done = {side: _kept(settings, task, side, results) for side in SIDES}
+        missing = [side for side in sides if done[side] is None]
+        if missing:
+            with tempfile.TemporaryDirectory() as folder:
+                work = _Work.of(settings, task, data, Path(folder))
+                for side in missing:
+                    done[side] = one = work.run(side, say)
+                    if results is not None:
+                        results.mkdir(parents=True, exist_ok=True)
+                        write_atomically(_place(results, task, side), json.dumps(asdict(one), indent=2) + "\n")
+        ours, theirs = done["ours"], done["theirs"]
+        if ours is not None and theirs is not None:
+            found.append(Quality(ours, theirs))
     return found
 
 
-def _task(settings: FinetuneSettings, prepared: Prepared, seeds: int, say: Callable[[str], None]) -> Quality:
-    ours, theirs, our_seconds, their_seconds = [], [], 0.0, 0.0
-    data, engine = prepared.data, "a plain loop" if not has_trainer() else "Trainer"
-    metric = data.metrics[0]
-    for seed in range(seeds):
-        with tempfile.TemporaryDirectory() as folder:
-            mine = FinetuneSettings(
-                model=settings.model,
-                out=Path(folder) / "run",
-                recipe=settings.recipe,
-                device=settings.device,
-                seed=seed,
-                watched=False,
-            )
-            result = finetune(mine, data, lambda _: None, prepared)
-        ours.append(result.score)
-        our_seconds += result.seconds
-        score, seconds = _their_score(settings, prepared, seed)
-        theirs.append(score)
-        their_seconds += seconds
-        say(f"{data.name} seed {seed}: {metric} {ours[-1]:.4f}, theirs {theirs[-1]:.4f}")
-    return Quality(data.name, metric, tuple(ours), tuple(theirs), our_seconds, their_seconds, engine)
+def _place(results: Path, task: str, side: SideName) -> Path:
+    return results / f"{task}-{side}.json"
 
 
-def _their_score(settings: FinetuneSettings, prepared: Prepared, seed: int) -> tuple[float, float]:
-    """Their model after the same number of steps, with a head of its own from the same seed."""
-    data, pad = prepared.data, prepared.tokenizer.pad_id or 0
-    network, _ = start_network(prepared.source.network, task_heads(data, answerable=False), prepared.recipe, seed)
-    model = their_model(network, prepared.tokenizer)
-    rows = their_rows(prepared.inputs, prepared.targets)
-    timed = train_theirs(model, rows, prepared.recipe, device=settings.device, seed=seed, pad_id=pad)
-    part = prepared.dev[0]
-    logits = their_scores(model, part.inputs, device=settings.device, pad_id=pad)
-    said = [
-        Prediction(key=item.key, label=float(row[0]) if data.kind == "regress" else int(np.argmax(row)))
-        for item, row in zip(part.items, logits, strict=True)
-    ]
-    return compute_metrics(data, part.items, said)[data.metrics[0]], timed.seconds
+def _kept(settings: QualitySettings, task: str, side: SideName, results: Path | None) -> Side | None:
+    """What was done before."""
+    path = None if results is None else _place(results, task, side)
+    if path is None or not path.is_file():
+        return None
+    fields = json.loads(path.read_text(encoding="utf-8"))
+    made_with = build(QualitySettings, fields["settings"])
+    if made_with != settings:
+        raise InputError(f"{path} was made with other settings ({made_with}); name another folder for --results")
+    return Side(**{**fields, "settings": made_with, "scores": tuple(fields["scores"])})
+
+
+@dataclass(frozen=True)
+class _Work:
+    """One task, ready to be trained on by either side."""
+
+    settings: QualitySettings
+    prepared: Prepared
+    asked: FinetuneSettings
+
+    @classmethod
+    def of(cls, settings: QualitySettings, task: str, data: Path, folder: Path) -> "_Work":
+        read = read_task(task, data)
+        if read.kind not in ("classify", "regress"):
+            raise InputError(f"{task} is not one that both sides train here; choose among {', '.join(TASKS)}")
+        asked = FinetuneSettings(
+            model=settings.model, out=folder, recipe=settings.recipe(), device=settings.device, watched=False
+        )
+        return cls(settings, prepare(asked, read), asked)
+
+    def run(self, side: SideName, say: Say) -> Side:
+        """Every seed of one side."""
+        scores: list[float] = []
+        seconds = 0.0
+        metric = self.prepared.data.metrics[0]
+        for seed in range(self.settings.seeds):
+            score, took = self._ours(seed, say) if side == "ours" else self._theirs(seed)
+            scores.append(score)
+            seconds += took
+            say(f"{self.prepared.data.name} {side}, seed {seed}: {metric} {score:.4f} in {took:.1f} seconds")
+        engine = "litebert" if side == "ours" else "Trainer" if has_trainer() else "a plain loop"
+        return Side(
+            settings=self.settings,
+            task=self.prepared.data.name,
+            metric=metric,
+            side=side,
+            scores=tuple(scores),
+            seconds=seconds,
+            engine=engine,
+        )
+
+    def _ours(self, seed: int, say: Say) -> tuple[float, float]:
+        asked = replace(self.asked, out=self.asked.out / f"seed-{seed}", seed=seed)
+        begun = time.monotonic()
+        result = finetune(asked, self.prepared.data, say, self.prepared)
+        return result.score, time.monotonic() - begun
+
+    def _theirs(self, seed: int) -> tuple[float, float]:
+        """Their model after the same number of steps, with a head of its own from the same seed."""
+        prepared, device = self.prepared, self.settings.device
+        data, pad = prepared.data, prepared.tokenizer.pad_id or 0
+        network, _ = start_network(prepared.source.network, task_heads(data, answerable=False), prepared.recipe, seed)
+        model = their_model(network, prepared.tokenizer)
+        rows = their_rows(prepared.inputs, prepared.targets)
+        begun = time.monotonic()
+        train_theirs(model, rows, prepared.recipe, device=device, seed=seed, pad_id=pad)
+        part = prepared.dev[0]
+        logits = their_scores(model, part.inputs, device=device, pad_id=pad)
+        seconds = time.monotonic() - begun
+        said = [
+            Prediction(key=item.key, label=float(row[0]) if data.kind == "regress" else int(np.argmax(row)))
+            for item, row in zip(part.items, logits, strict=True)
+        ]
+        return compute_metrics(data, part.items, said)[data.metrics[0]], seconds

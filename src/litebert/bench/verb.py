@@ -108,6 +108,10 @@ def finetune(
     tasks: Annotated[str, typer.Option(help="With --quality: which of them.")] = "mrpc,rte,cola,stsb",
     seeds: Annotated[int, typer.Option(help="With --quality: how many seeds.")] = 5,
     epochs: Annotated[float, typer.Option(help="With --quality: how long.")] = 4.0,
+    side: Annotated[str, typer.Option(help="With --quality: ours or theirs alone.")] = "",
+    results: Annotated[
+        Path | None, typer.Option(help="With --quality: a folder for what is done, which is not done again.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Fine-tuning steps a second next to Hugging Face's Trainer, same weights and texts; or scores next to theirs."""
@@ -118,9 +122,13 @@ def finetune(
         typer.echo(sentence, err=True)
 
     if quality:
-        from litebert.bench.finetune_quality import bench_quality, quality_table
+        from litebert.bench.finetune_quality import SIDES, QualitySettings, bench_quality, quality_table
 
-        found = bench_quality(model, data, tasks=tasks.split(","), seeds=seeds, epochs=epochs, device=device, say=say)
+        if side not in ("", *SIDES):
+            raise InputError(f"--side is '{side}' but must be ours or theirs")
+        asked = QualitySettings(model=model, device=device, seeds=seeds, epochs=epochs)
+        sides = [name for name in SIDES if side in ("", name)]
+        found = bench_quality(asked, data, tasks=tasks.split(","), sides=sides, results=results, say=say)
         typer.echo(json_module.dumps([dataclasses.asdict(o) for o in found]) if json else quality_table(found))
         return
     from litebert.bench.finetune import BATCHES, bench_finetune, table

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 MOST = 64  # shapes that are recorded; rarer ones run as they come
+SIGHTS = 2  # a shape is recorded when it comes for the second time: what comes once would cost more than it saves
 WARM_UP = 2  # passes before a recording, in which kernels choose their ways
 
 Sums = dict[str, tuple[Tensor, Tensor]]
@@ -43,6 +44,7 @@ class Recorded(nn.Module):
         self._parameters_trained = [parameter for parameter in learner.parameters() if parameter.requires_grad]
         self._gradients: list[Tensor] = []
         self._recordings: dict[Shape, _Recording] = {}
+        self._seen: dict[Shape, int] = {}
         self._pool: Any = None
         self._stream: Any = None  # where warm-ups run and recordings are made
         self._gave_up = False
@@ -66,6 +68,11 @@ class Recorded(nn.Module):
         for place, factor in zip(recording.factors, factors, strict=True):
             place.copy_(factor)
         recording.backward.replay()
+
+    @property
+    def num_recordings(self) -> int:
+        """How many shapes are played back."""
+        return len(self._recordings)
 
     def gradients_in_place(self) -> bool:
         """Whether all gradients of this step lie where recordings put them."""
@@ -107,6 +114,9 @@ class Recorded(nn.Module):
         known = self._recordings.get(shape)
         if known is not None or self._gave_up or len(self._recordings) >= MOST:
             return known
+        self._seen[shape] = self._seen.get(shape, 0) + 1
+        if self._seen[shape] < SIGHTS:
+            return None
         began = self._parameters_trained[0].grad is not None  # in the middle of a step
         kept = [gradient.clone() for gradient in self._gradients] if began else []
         random = torch.cuda.get_rng_state()

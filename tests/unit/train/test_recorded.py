@@ -22,6 +22,7 @@ from litebert.train.loop import Loop, Stage
 from litebert.train.optimiser_settings import OptimiserSettings
 from litebert.train.parallel import Ranks
 from litebert.train.persistence import Saver
+from litebert.train.recorded import Recorded
 from litebert.train.schedules import ScheduleSettings
 from litebert.train.settings import Bound, TrainSettings
 
@@ -59,6 +60,8 @@ def test_recorded_steps_are_plain_steps(kind, passes, tmp_path):
         loop.observe = lambda step, row, losses=losses: losses.update({step: row["loss"]})
         loop.run()
         ends.append((losses, mine.state_dict()))
+        if recorded:
+            assert isinstance(loop.spread, Recorded) and loop.spread.num_recordings >= 2
     assert not said, said  # nothing fell back
     (plain, weights), (played, weights2) = ends
     assert plain.keys() == played.keys()
