@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 MOST = 64  # shapes that are recorded; rarer ones run as they come
-SIGHTS = 2  # a shape is recorded when it comes for the second time: what comes once would cost more than it saves
+SIGHTS = 2  # a shape is recorded when it comes again: what comes once would cost more than it saves
 WARM_UP = 2  # passes before a recording, in which kernels choose their ways
 
 Sums = dict[str, tuple[Tensor, Tensor]]
@@ -51,10 +51,11 @@ class Recorded(nn.Module):
 
     def forward(self, tensors: Mapping[str, Tensor]) -> Sums:
         """The sums of every part; their backward pass is played back, too."""
+        if not self._gradients:
+            self._set_up()
         recording = self._recording(tensors)
         if recording is None:
-            if self._gradients:
-                self._begin()  # other batches of this step may be played back, and must add to the same gradients
+            self._begin()  # other batches of this step may be played back, and must add to the same gradients
             return self._plain(tensors)
         for name, place in recording.inputs.items():
             place.copy_(tensors[name], non_blocking=True)
@@ -90,6 +91,11 @@ class Recorded(nn.Module):
         with _no_garbage(), torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
             return work()
 
+    def _set_up(self) -> None:
+        gc.collect()  # recordings of a run before this one are freed now, not in the midst of a recording
+        self._gradients = [torch.zeros_like(parameter) for parameter in self._parameters_trained]
+        self._pool, self._stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream()
+
     def _warm_up(self, work: Callable[[], None]) -> None:
         """Run it beside the main stream, where it will be recorded, so that kernels are loaded and chosen."""
         self._stream.wait_stream(torch.cuda.current_stream())
@@ -115,10 +121,10 @@ class Recorded(nn.Module):
         if known is not None or self._gave_up or len(self._recordings) >= MOST:
             return known
         self._seen[shape] = self._seen.get(shape, 0) + 1
-        if self._seen[shape] < SIGHTS:
+        # In the middle of a step nothing is recorded: gradients are at hand, and passes that ran as they came before it
+        # hold on to the main stream, which a recording must not touch.
+        if self._seen[shape] < SIGHTS or self._parameters_trained[0].grad is not None:
             return None
-        began = self._parameters_trained[0].grad is not None  # in the middle of a step
-        kept = [gradient.clone() for gradient in self._gradients] if began else []
         random = torch.cuda.get_rng_state()
         try:
             self._recordings[shape] = self._record({name: tensor.clone() for name, tensor in tensors.items()})
@@ -128,18 +134,10 @@ class Recorded(nn.Module):
         torch.cuda.set_rng_state(random)
         for parameter in self._parameters_trained:
             parameter.grad = None
-        if began:
-            for gradient, before in zip(self._gradients, kept, strict=True):
-                gradient.copy_(before)
-            self._attach()
         return self._recordings.get(shape)
 
     def _record(self, inputs: dict[str, Tensor]) -> _Recording:
         """Warm up beside the main stream, then record a forward and a backward pass."""
-        if not self._gradients:
-            gc.collect()  # recordings of a run before this one are freed now, not in the midst of a recording
-            self._gradients = [torch.zeros_like(parameter) for parameter in self._parameters_trained]
-            self._pool, self._stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream()
         self._attach()
         self._warm_up(lambda: self._both(inputs))
         forward, backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
