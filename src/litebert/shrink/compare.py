@@ -1,24 +1,31 @@
 """The tables of Poor Man's BERT for a model and tasks: every strategy by every number of layers, over several seeds.
 
-Each task has a folder of its own in which every run is noted as it ends, so a comparison that was stopped goes on.
-Times are of the machine at hand. No run ends early, so that those of one task take equally many steps.
+Each task has a folder of its own in which every run is noted as it ends, so a comparison that was stopped goes on, and
+several processes may work on one: each takes runs that no other has. Times are of the machine at hand. No run ends
+early, so that those of one task take equally many steps.
 """
 
+import contextlib
 import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import cycle, islice
+from pathlib import Path
 
 import torch
 
 from litebert.durations import format_duration
+from litebert.errors import InputError
 from litebert.nn.network import Network
-from litebert.runs import RunLock, update_run
+from litebert.runs import RunLock, is_in_use, update_run
+from litebert.shrink.claims import WAIT, claimed, others_at_work
 from litebert.shrink.comparison import Cell, Comparison, Cost, TaskTable
 from litebert.shrink.drop import count_parameters, drop_layers, kept_plan, sharing
 from litebert.shrink.strategies import FIXED, Layers, Strategy, check_count, kept_of
 from litebert.shrink.trials import Trials
 from litebert.shrink.tuning import (
+    STOPPED,
     TRIALS_FILE,
     TRIALS_FOLDER,
     Tuning,
@@ -38,7 +45,8 @@ from litebert.train.stop import StopSignal
 
 COMPARED: tuple[Strategy, ...] = ("top", "bottom", "even", "odd", "symmetric", "contribution")
 ROUNDS = 5  # of timing, of which the fastest counts: others may use the machine, too
-TIMED = {"cpu": 128, "cuda": 2048}  # inputs that are timed
+TIMED = {"cpu": 128, "cuda": 8192}  # inputs that are timed
+CLAIMS = "claims"
 Say = Callable[[str], None]
 
 
@@ -59,11 +67,15 @@ def compare(
     say: Say = lambda _: None,
 ) -> Comparison:
     """Measure everything that is not known yet. Every task comes with settings whose recipe is for it."""
-    check_folder(settings.out, settings.resume)
+    if not settings.resume or settings.out.is_file():  # going on may be beginning: of several processes, one is first
+        check_folder(settings.out, settings.resume)
     for data, _ in tasks:
         check_metric(data)
     settings.out.mkdir(parents=True, exist_ok=True)
-    with RunLock(settings.out):
+    with contextlib.ExitStack() as stack:
+        if not is_in_use(settings.out):
+            with contextlib.suppress(InputError):  # another one was a moment earlier
+                stack.enter_context(RunLock(settings.out))
         asked = {"tasks": [data.name for data, _ in tasks], "drops": list(grid.drops), "seeds": list(grid.seeds)}
         note_runs(settings, {"model": settings.model}, asked | {"strategies": list(grid.strategies)})
         tables = [_compare_task(one, data, grid, say) for data, one in tasks]
@@ -83,17 +95,19 @@ def _compare_task(settings: FinetuneSettings, data: TaskData, grid: Grid, say: S
     settings = replace(settings, resume=(settings.out / "run.json").is_file())
     note_runs(settings, comparable(settings, prepared, grid.way), {"seeds": list(grid.seeds)})
     tuning = Tuning(settings, prepared, grid.way)
+    claims = settings.out.parent / CLAIMS
     trials = Trials(
         tuning.score,
         file=settings.out / TRIALS_FILE,
         same=lambda kept: (len(kept), kept_plan(plan, kept)),
         is_begun=tuning.is_begun,
+        is_shared=lambda kept, seed: others_at_work(claims, own=_claim(data, kept, seed)),
     )
     rules = keeping_rules(grid.strategies, prepared, settings.device)
     everything = tuple(range(1, len(plan) + 1))
-    work = [everything, *(rules[name](count) for count in grid.drops for name in grid.strategies)]
+    layers = dict.fromkeys([everything, *(rules[name](count) for count in grid.drops for name in grid.strategies)])
     with StopSignal() as tuning.stop:
-        _measure(work, grid, trials, tuning, data, say)
+        _measure([(kept, seed) for kept in layers for seed in grid.seeds], trials, tuning, claims, say)
     whole = Cell.of(everything, trials.of_seeds(everything, grid.seeds))
     cells = {
         name: {
@@ -106,8 +120,11 @@ def _compare_task(settings: FinetuneSettings, data: TaskData, grid: Grid, say: S
         notes.append("all layers are one shared block, so every strategy leaves the same model")
     if grid.way.when == "after" and grid.way.recover is None:
         notes.append("layers go after fine-tuning and nothing follows: the time of fewer layers is that of scoring")
-    shutil.rmtree(settings.out / TRIALS_FOLDER, ignore_errors=True)
-    costs = _costs(prepared, settings, (0, *grid.drops), trials)
+    if not others_at_work(claims, of=f"{data.name}-"):
+        shutil.rmtree(settings.out / TRIALS_FOLDER, ignore_errors=True)
+    costs, alone = _costs(prepared, settings, (0, *grid.drops), trials)
+    if not alone:
+        notes.append("several runs used the machine at the same time, so times of fine-tuning say little")
     update_run(settings.out, status="finished", result={"score": whole.mean})
     return TaskTable(
         task=data.name,
@@ -121,26 +138,40 @@ def _compare_task(settings: FinetuneSettings, data: TaskData, grid: Grid, say: S
     )
 
 
-def _measure(work: Sequence[Layers], grid: Grid, trials: Trials, tuning: Tuning, data: TaskData, say: Say) -> None:
-    """Run what is not known, and say how far it is."""
-    for number, kept in enumerate(work):
-        for seed in grid.seeds:
-            before = trials.measured
-            score = trials.measure(kept, seed)
-            folder = tuning.folder(kept, seed)
-            if not tuning.is_needed(folder):
-                shutil.rmtree(folder, ignore_errors=True)
-            if trials.measured > before:
-                left = sum(trials.seconds(len(other)) for other in work[number + 1 :]) * len(grid.seeds)
-                left += trials.seconds(len(kept)) * (len(grid.seeds) - 1 - grid.seeds.index(seed))
-                say(
-                    f"{data.name}: {len(kept)} layers kept, seed {seed}: {data.metrics[0]} {score:.4f}; about "
-                    f"{format_duration(left)} left for this task"
-                )
+def _measure(work: Sequence[tuple[Layers, int]], trials: Trials, tuning: Tuning, claims: Path, say: Say) -> None:
+    """Run what is not known and no other process is at, until all of it is known, and say how far it is."""
+    data = tuning.prepared.data
+    while work := [one for one in work if not trials.knows(*one)]:
+        before = trials.measured
+        for kept, seed in work:
+            with claimed(claims, _claim(data, kept, seed)) as ours:
+                trials.read_again()
+                if not ours or trials.knows(kept, seed) or not tuning.can_begin(kept, seed, trials.knows):
+                    continue
+                score = trials.measure(kept, seed)
+                folder = tuning.folder(kept, seed)
+                if not tuning.is_needed(folder):
+                    shutil.rmtree(folder, ignore_errors=True)
+            left = sum(trials.seconds(len(other)) for other, number in work if not trials.knows(other, number))
+            say(
+                f"{data.name}: {len(kept)} layers kept, seed {seed}: {data.metrics[0]} {score:.4f}; about "
+                f"{format_duration(left)} left for this task"
+            )
+        if trials.measured == before:
+            if tuning.stop:
+                raise InputError(STOPPED)
+            time.sleep(WAIT)
+            trials.read_again()
 
 
-def _costs(prepared: Prepared, settings: FinetuneSettings, drops: Sequence[int], trials: Trials) -> list[Cost]:
-    """What each number of layers costs here."""
+def _claim(data: TaskData, kept: Layers, seed: int) -> str:
+    return f"{data.name}-{'-'.join(map(str, kept))}-seed-{seed}"
+
+
+def _costs(
+    prepared: Prepared, settings: FinetuneSettings, drops: Sequence[int], trials: Trials
+) -> tuple[list[Cost], bool]:
+    """What each number of layers costs here, and whether fine-tuning had the machine to itself."""
     network = prepared.source.network
     depth = network.config.encoder.num_layers
     heads = task_heads(prepared.data, answerable=prepared.recipe.answerable)
@@ -149,22 +180,24 @@ def _costs(prepared: Prepared, settings: FinetuneSettings, drops: Sequence[int],
         for count in drops
     ]
     seconds = _inference(networks, prepared, settings.device)
-    times = trials.times()
-    return [
+    fastest = [trials.fastest(depth - count) for count in drops]
+    costs = [
         Cost(
             dropped=count,
             parameters=count_parameters(small.config),
-            finetune_seconds=min(times[depth - count]),
+            finetune_seconds=trial.seconds,
             inference_milliseconds=1000 * each,
         )
-        for count, small, each in zip(drops, networks, seconds, strict=True)
+        for count, small, trial, each in zip(drops, networks, fastest, seconds, strict=True)
     ]
+    return costs, not any(trial.shared for trial in fastest)
 
 
 def _inference(networks: Sequence[Network], prepared: Prepared, where: str) -> list[float]:
     """Seconds an input that each network takes; rounds go over all of them, so that a busy spell hits none alone."""
     device = torch.device(where)
-    inputs = encode(prepared.dev[0].items[: TIMED[device.type]], prepared.tokenizer, prepared.note.encoding())
+    items = list(islice(cycle(prepared.dev[0].items), TIMED[device.type]))  # few would leave a GPU idle
+    inputs = encode(items, prepared.tokenizer, prepared.note.encoding())
     numbers = default_precision(device)
     predictors = [
         Predictor(network.to(device), prepared.tokenizer, prepared.note, device, kind_of_numbers=numbers)

@@ -1,10 +1,11 @@
 """Scores of layers kept, by seed, as they are measured: kept in a file, so that a search that was stopped goes on.
 
-No torch: what a score is, the caller knows.
+Several processes may add to one file. No torch: what a score is, the caller knows.
 """
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -25,6 +26,7 @@ class Trial:
     score: float
     seconds: float
     resumed: bool = False  # then the seconds are of its last part only
+    shared: bool = False  # then others used the machine, too, and the seconds are too many
 
 
 class Trials:
@@ -37,12 +39,22 @@ class Trials:
         file: Path | None = None,
         same: Callable[[Layers], Hashable] = lambda kept: kept,
         is_begun: Callable[[Layers, int], bool] = lambda kept, seed: False,
+        is_shared: Callable[[Layers, int], bool] = lambda kept, seed: False,
     ) -> None:
-        self._score, self._file, self._same, self._is_begun = score, file, same, is_begun
+        self._score, self._file, self._same = score, file, same
+        self._is_begun, self._is_shared = is_begun, is_shared
         self._known: dict[Hashable, dict[int, Trial]] = {}
         self.measured = 0  # in this process; the others were read
-        for trial in _read(file):
-            self._known.setdefault(same(trial.kept), {})[trial.seed] = trial
+        _cut_half_line(file)
+        self.read_again()
+
+    def read_again(self) -> None:
+        """Take in what other processes have noted."""
+        for trial in _read(self._file):
+            self._known.setdefault(self._same(trial.kept), {})[trial.seed] = trial
+
+    def knows(self, kept: Layers, seed: int) -> bool:
+        return seed in self._known.get(self._same(kept), {})
 
     def scores(self, kept: Layers) -> list[float]:
         """What is known of these layers."""
@@ -57,14 +69,15 @@ class Trials:
         """The score of these layers with a seed, measured unless it is known."""
         known = self._known.setdefault(self._same(kept), {})
         if seed not in known:
-            begun, resumed = time.monotonic(), self._is_begun(kept, seed)
+            begun, resumed, shared = time.monotonic(), self._is_begun(kept, seed), self._is_shared(kept, seed)
             score = float(self._score(kept, seed))
             if not math.isfinite(score):
                 raise InputError(
                     f"layers {kept} with seed {seed} have a score of {score}; the measure must be a number"
                 )
             seconds = time.monotonic() - begun
-            known[seed] = Trial(kept=kept, seed=seed, score=score, seconds=seconds, resumed=resumed)
+            shared = shared or self._is_shared(kept, seed)
+            known[seed] = Trial(kept=kept, seed=seed, score=score, seconds=seconds, resumed=resumed, shared=shared)
             self.measured += 1
             self._append(known[seed])
         return known[seed].score
@@ -76,14 +89,10 @@ class Trials:
             return 0.0
         return sum(trial.seconds / len(trial.kept) for trial in every) / len(every) * layers
 
-    def times(self) -> dict[int, list[float]]:
-        """The seconds that trials took, by the number of layers kept; of those that were cut only where no other is."""
-        found: dict[int, list[float]] = {}
-        every = [trial for known in self._known.values() for trial in known.values()]
-        for trial in sorted(every, key=lambda trial: trial.resumed):
-            if not trial.resumed or len(trial.kept) not in found:
-                found.setdefault(len(trial.kept), []).append(trial.seconds)
-        return found
+    def fastest(self, layers: int) -> Trial:
+        """The fastest trial with so many layers kept; one that was cut or not alone only where there is no other."""
+        every = (trial for known in self._known.values() for trial in known.values() if len(trial.kept) == layers)
+        return min(every, key=lambda trial: (trial.resumed, trial.shared, trial.seconds))
 
     def deviation(self) -> float | None:
         """The standard deviation that seeds alone make, over all layers tried more than once; None: not known yet."""
@@ -95,19 +104,24 @@ class Trials:
 
     def _append(self, trial: Trial) -> None:
         if self._file is not None:
-            with self._file.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(trial)) + "\n")
+            with self._file.open("ab", buffering=0) as file:  # in one go: others may add to it, too
+                file.write((json.dumps(asdict(trial)) + "\n").encode())
+
+
+def _cut_half_line(file: Path | None) -> None:
+    """Take away a last line cut by a kill: it is a trial to do again."""
+    if file is not None and file.is_file():
+        text = file.read_bytes()
+        if text and not text.endswith(b"\n"):
+            os.truncate(file, text.rfind(b"\n") + 1)
 
 
 def _read(file: Path | None) -> Iterator[Trial]:
-    """The trials of an earlier run; a last line cut by a kill is a trial to do again."""
+    """The trials noted so far."""
     if file is None or not file.is_file():
         return
     text = file.read_text(encoding="utf-8")
-    whole = text[: text.rfind("\n") + 1]
-    if whole != text:
-        file.write_text(whole, encoding="utf-8")
-    for number, line in enumerate(whole.splitlines(), start=1):
+    for number, line in enumerate(text[: text.rfind("\n") + 1].splitlines(), start=1):
         try:
             row = json.loads(line)
             yield Trial(
@@ -116,6 +130,7 @@ def _read(file: Path | None) -> Iterator[Trial]:
                 score=float(row["score"]),
                 seconds=float(row["seconds"]),
                 resumed=bool(row.get("resumed", False)),
+                shared=bool(row.get("shared", False)),
             )
         except (ValueError, KeyError, TypeError):
             raise InputError(f"{file}, line {number} is not a trial; remove the line and start again") from None

@@ -7,6 +7,7 @@ the same seed. Runs lie in folders of their own until their models are of no mor
 import gc
 import math
 import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -22,6 +23,7 @@ from litebert.distill.settings import DistillSettings
 from litebert.distill.teacher import TAUGHT, load_teacher
 from litebert.errors import InputError, nearest
 from litebert.runs import MODEL_FOLDER, parent_of, read_run, update_run, write_run
+from litebert.shrink.claims import WAIT, claimed
 from litebert.shrink.dev_inputs import packed
 from litebert.shrink.drop import drop_layers
 from litebert.shrink.strategies import FIXED, Fixed, Layers, Strategy, drop_similar, kept_of
@@ -86,6 +88,10 @@ class Tuning:
         whole = "-".join(map(str, self._everything))
         return self.way.needs_whole and folder.name.startswith(f"{whole}-seed-")
 
+    def can_begin(self, kept: Layers, seed: int, knows: Callable[[Layers, int], bool]) -> bool:
+        """Whether what a run begins with or learns from is there; another process may be at it."""
+        return kept == self._everything or not self.way.needs_whole or knows(self._everything, seed)
+
     def score(self, kept: Layers, seed: int) -> float:
         """Drop, train, and score on dev."""
         if self.stop:
@@ -116,8 +122,12 @@ class Tuning:
     def _whole(self, seed: int) -> Path:
         """The folder of the whole model fine-tuned with a seed; trained again where it is gone."""
         folder = self.folder(self._everything, seed)
-        if not (folder / MODEL_FOLDER).is_dir():
-            self.score(self._everything, seed)
+        while not (folder / MODEL_FOLDER).is_dir():
+            with claimed(folder.parent, folder.name) as ours:  # or two processes would train it
+                if ours and not (folder / MODEL_FOLDER).is_dir():
+                    self.score(self._everything, seed)
+            if not ours:
+                time.sleep(WAIT)
         return folder
 
     def _score_as_it_is(self, small: Loaded, out: Path, seed: int) -> float:

@@ -2,6 +2,8 @@
 
 import json
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -181,3 +183,29 @@ def test_mistakes_of_a_comparison_get_one_sentence(litebert, model_folder, table
     assert not (tmp_path / "x").exists()
     code, _, err = litebert("shrink", model, *WORDS, "--compare", "--drop", "4", "--data", table, "-o", tmp_path / "y")
     assert code == 2 and "leaves nothing" in err
+
+
+def test_processes_divide_the_runs_among_themselves_and_a_last_call_only_reads(
+    litebert, model_folder, table, tmp_path, monkeypatch
+):
+    model = model_folder(num_layers=4)
+    common = [*WORDS, "--compare", "--drop", "1,2", "--data", table, "--resume", "-o", tmp_path / "shared"]
+    command = [sys.executable, "-m", "litebert", "shrink", model, *common]
+    parts = [["--strategy", "top"], ["--strategy", "bottom"]]
+    processes = [
+        subprocess.Popen([str(word) for word in [*command, *part]], stderr=subprocess.PIPE, text=True) for part in parts
+    ]
+    for process in processes:
+        _, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+    trials = [json.loads(line) for line in (tmp_path / "shared/table/trials.jsonl").read_text().splitlines()]
+    done = [(tuple(trial["kept"]), trial["seed"]) for trial in trials]
+    assert len(done) == len(set(done)) == 2 * 5  # all layers are trained once, for both
+    monkeypatch.setattr(tuning, "finetune", None)
+    code, out, err = litebert("shrink", model, *common, "--strategy", "top,bottom", "--json")
+    assert code == 0, err
+    one = json.loads(out)["tasks"][0]
+    assert set(one["cells"]) == {"top", "bottom"}
+    alone = {len(trial["kept"]) for trial in trials if not trial["shared"]}
+    assert any("at the same time" in note for note in one["notes"]) == (alone != {4, 3, 2})
+    assert not (tmp_path / "shared/table/trials").exists()

@@ -199,15 +199,16 @@ def test_a_score_that_is_no_number_stops_the_search():
         Search(4, rules(4), Trials(lambda kept, seed: float("nan")), tolerance=1.0, seeds=[0]).run()
 
 
-def test_times_are_of_runs_that_were_not_cut_where_there_are_any(tmp_path):
-    cut = {((1, 2), 0), ((1,), 0)}
+def test_times_are_of_runs_that_were_neither_cut_nor_disturbed_where_there_are_any(tmp_path):
+    cut, disturbed = {((1, 2), 0), ((1,), 0)}, {((1, 2), 1)}
     trials = Trials(
         lambda kept, seed: time.sleep(0.02 * seed) or 0.5,
         file=tmp_path / "trials.jsonl",
         is_begun=lambda kept, seed: (kept, seed) in cut,
+        is_shared=lambda kept, seed: (kept, seed) in disturbed,
     )
-    for kept, seed in (((1, 2), 0), ((1, 2), 1), ((1,), 0)):
+    for kept, seed in (((1, 2), 0), ((1, 2), 1), ((1, 2), 2), ((1,), 0)):
         trials.measure(kept, seed)
     again = Trials(lambda kept, seed: 0.0, file=tmp_path / "trials.jsonl")
-    for known in (trials.times(), again.times()):
-        assert len(known[2]) == 1 and known[2][0] >= 0.02 and len(known[1]) == 1
+    for known in (trials, again):
+        assert known.fastest(2).seed == 2 and known.fastest(2).seconds >= 0.04 and known.fastest(1).resumed
