@@ -214,6 +214,9 @@ def test_old_norm_names(reference, saved):
         for name, tensor in theirs.state_dict().items()
     }
     (folder / "model.safetensors").unlink()
+    assert sum(name.endswith((".gamma", ".beta")) for name in old) == 2 + 4 * theirs.config.num_hidden_layers + 2
     torch.save(old, folder / "pytorch_model.bin")
+    ours = load_model(folder).network
+    assert torch.equal(ours.encoder.embeddings.norm.weight, theirs.bert.embeddings.LayerNorm.weight)
     with torch.no_grad():
-        same(our_logits(load_model(folder).network, "bert"), their_logits(theirs, "bert"))
+        same(our_logits(ours, "bert"), their_logits(theirs, "bert"))

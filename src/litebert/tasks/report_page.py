@@ -2,10 +2,6 @@
 
 import html
 from collections.abc import Sequence
-
-import matplotlib
-
-matplotlib.use("Agg")
 from functools import partial
 
 from matplotlib.axes import Axes

@@ -24,25 +24,27 @@ def edit(folder, **fields):
     path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
 
 
-def refused(folder, words):
-    with pytest.raises(InputError, match=words) as caught:
+def refusal(folder):
+    """The one sentence with which a folder is refused."""
+    with pytest.raises(InputError) as caught:
         load_model(folder)
     assert "\n" not in str(caught.value)
+    return str(caught.value)
 
 
 def test_missing_files(folder, tmp_path):
     (tmp_path / "empty").mkdir()
-    refused(tmp_path / "empty", "not a model folder: it has no config.json")
+    assert "not a model folder: it has no config.json" in refusal(tmp_path / "empty")
     (folder / "model.safetensors").unlink()
-    refused(folder, "holds no weights: expected model.safetensors")
+    assert "holds no weights: expected model.safetensors" in refusal(folder)
 
 
 def test_truncated_weights(folder):
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    refused(folder, "model.safetensors is damaged or cut short")
+    assert "model.safetensors is damaged or cut short" in refusal(folder)
     path.write_bytes(b"")
-    refused(folder, "damaged or cut short")
+    assert "damaged or cut short" in refusal(folder)
 
 
 def test_truncated_pickle(folder):
@@ -50,9 +52,9 @@ def test_truncated_pickle(folder):
     (folder / "model.safetensors").unlink()
     path = folder / "pytorch_model.bin"
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    refused(folder, "pytorch_model.bin is damaged")
+    assert "pytorch_model.bin is damaged" in refusal(folder)
     path.write_bytes(b"not a pickle")
-    refused(folder, "pytorch_model.bin is damaged")
+    assert "pytorch_model.bin is damaged" in refusal(folder)
 
 
 class Trap:
@@ -64,7 +66,7 @@ def test_a_pickle_with_code_is_refused_and_not_run(folder, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     torch.save({"weight": Trap()}, folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
-    refused(folder, "carries code besides tensors and was not loaded")
+    assert "carries code besides tensors and was not loaded" in refusal(folder)
     assert not (tmp_path / "trapped").exists()
 
 
@@ -73,39 +75,39 @@ def test_a_tensor_of_the_wrong_shape_is_named(folder):
     name = "albert.encoder.albert_layer_groups.0.albert_layers.0.ffn.weight"
     tensors[name] = torch.zeros(512, 100)
     save_file(tensors, folder / "model.safetensors")
-    refused(folder, rf"tensor {name} has shape \(512, 100\) but config.json asks for \(512, 128\)")
+    assert f"tensor {name} has shape (512, 100) but config.json asks for (512, 128)" in refusal(folder)
 
 
 def test_a_missing_tensor_is_named(folder):
     tensors = load_file(folder / "model.safetensors")
     del tensors["albert.embeddings.position_embeddings.weight"]
     save_file(tensors, folder / "model.safetensors")
-    refused(folder, "lacks encoder.embeddings.position.weight")
+    assert "lacks encoder.embeddings.position.weight" in refusal(folder)
 
 
 def test_a_config_that_is_not_one(folder):
     (folder / "config.json").write_text("{")
-    refused(folder, "config.json is not valid JSON")
+    assert "config.json is not valid JSON" in refusal(folder)
     (folder / "config.json").write_text("[1]")
-    refused(folder, "it holds a list")
+    assert "it holds a list" in refusal(folder)
 
 
 def test_foreign_models_and_settings(folder):
     edit(folder, model_type="gpt2")
-    refused(folder, "is a 'gpt2' model; litebert reads albert, bert, roberta, distilbert, xlnet")
+    assert "is a 'gpt2' model; litebert reads albert, bert, roberta, distilbert, xlnet" in refusal(folder)
     edit(folder, model_type="albert", hidden_act="sigmoid")
-    refused(folder, "activation 'sigmoid' is not one of")
+    assert "activation 'sigmoid' is not one of" in refusal(folder)
     edit(folder, hidden_act="gelu", position_embedding_type="relative_key")
-    refused(folder, "position_embedding_type is 'relative_key'")
+    assert "position_embedding_type is 'relative_key'" in refusal(folder)
 
 
 def test_a_shard_that_is_not_there(folder):
     names = dict.fromkeys(load_file(folder / "model.safetensors"), "model-00001.safetensors")
     (folder / "model.safetensors").unlink()
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
-    refused(folder, "names model-00001.safetensors, which is not in")
+    assert "names model-00001.safetensors, which is not in" in refusal(folder)
     (folder / "model.safetensors.index.json").write_text("{}")
-    refused(folder, "is not an index of weight files")
+    assert "is not an index of weight files" in refusal(folder)
 
 
 def test_overrides_do_not_change_trained_models(folder):
