@@ -10,18 +10,15 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import cycle, islice
 from pathlib import Path
-
-import torch
 
 from litebert.durations import format_duration
 from litebert.errors import InputError
-from litebert.nn.network import Network
 from litebert.runs import RunLock, is_in_use, update_run
 from litebert.shrink.claims import WAIT, claimed, others_at_work
 from litebert.shrink.comparison import Cell, Comparison, Cost, TaskTable
-from litebert.shrink.drop import count_parameters, drop_layers, kept_plan, sharing
+from litebert.shrink.costs import inference_seconds, with_head
+from litebert.shrink.drop import count_parameters, kept_plan, sharing
 from litebert.shrink.strategies import FIXED, Layers, Strategy, check_count, kept_of
 from litebert.shrink.trials import Trials
 from litebert.shrink.tuning import (
@@ -35,17 +32,11 @@ from litebert.shrink.tuning import (
     keeping_rules,
     note_runs,
 )
-from litebert.tasks.encoding import encode
 from litebert.tasks.examples import TaskData
 from litebert.tasks.finetuning import FinetuneSettings, Prepared, check_folder, prepare
-from litebert.tasks.predicting import Predictor
-from litebert.tasks.starting import start_network, task_heads
-from litebert.train.precision import default_precision
 from litebert.train.stop import StopSignal
 
 COMPARED: tuple[Strategy, ...] = ("top", "bottom", "even", "odd", "symmetric", "contribution")
-ROUNDS = 5  # of timing, of which the fastest counts: others may use the machine, too
-TIMED = {"cpu": 128, "cuda": 8192}  # inputs that are timed
 CLAIMS = "claims"
 Say = Callable[[str], None]
 
@@ -172,14 +163,9 @@ def _costs(
     prepared: Prepared, settings: FinetuneSettings, drops: Sequence[int], trials: Trials
 ) -> tuple[list[Cost], bool]:
     """What each number of layers costs here, and whether fine-tuning had the machine to itself."""
-    network = prepared.source.network
-    depth = network.config.encoder.num_layers
-    heads = task_heads(prepared.data, answerable=prepared.recipe.answerable)
-    networks = [
-        start_network(drop_layers(network, kept_of(depth, FIXED["top"](depth, count))), heads, prepared.recipe, 0)[0]
-        for count in drops
-    ]
-    seconds = _inference(networks, prepared, settings.device)
+    depth = prepared.source.network.config.encoder.num_layers
+    networks = [with_head(prepared, kept_of(depth, FIXED["top"](depth, count))) for count in drops]
+    seconds = inference_seconds(networks, prepared, settings.device)
     fastest = [trials.fastest(depth - count) for count in drops]
     costs = [
         Cost(
@@ -191,23 +177,3 @@ def _costs(
         for count, small, trial, each in zip(drops, networks, fastest, seconds, strict=True)
     ]
     return costs, not any(trial.shared for trial in fastest)
-
-
-def _inference(networks: Sequence[Network], prepared: Prepared, where: str) -> list[float]:
-    """Seconds an input that each network takes; rounds go over all of them, so that a busy spell hits none alone."""
-    device = torch.device(where)
-    items = list(islice(cycle(prepared.dev[0].items), TIMED[device.type]))  # few would leave a GPU idle
-    inputs = encode(items, prepared.tokenizer, prepared.note.encoding())
-    numbers = default_precision(device)
-    predictors = [
-        Predictor(network.to(device), prepared.tokenizer, prepared.note, device, kind_of_numbers=numbers)
-        for network in networks
-    ]
-    best = [float("inf")] * len(predictors)
-    for turn in range(ROUNDS + 1):
-        for place, predictor in enumerate(predictors):
-            begun = time.perf_counter()
-            predictor.scores(inputs)
-            if turn:  # the first one warms up
-                best[place] = min(best[place], time.perf_counter() - begun)
-    return [seconds / len(inputs) for seconds in best]

@@ -7,13 +7,14 @@ that was stopped goes on where it was, down to the step of the run that was unde
 import dataclasses
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from litebert.durations import format_duration
 from litebert.runs import MODEL_FOLDER, RunLock, update_run
-from litebert.shrink.drop import count_parameters, kept_plan, sharing, shrunk_config
-from litebert.shrink.strategies import Strategy, kept_of
+from litebert.shrink.costs import inference_seconds, with_head
+from litebert.shrink.drop import count_parameters, kept_plan, sharing
+from litebert.shrink.strategies import Layers, Strategy, kept_of
 from litebert.shrink.tolerance import Found, Progress, Search
 from litebert.shrink.trials import Trials
 from litebert.shrink.tuning import (
@@ -28,10 +29,20 @@ from litebert.shrink.tuning import (
     note_runs,
 )
 from litebert.tasks.examples import TaskData
-from litebert.tasks.finetuning import FinetuneSettings, check_folder, prepare
+from litebert.tasks.finetuning import FinetuneSettings, Prepared, check_folder, prepare
 from litebert.train.stop import StopSignal
 
 Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """A fine-tuned model: what it costs on the machine at hand, and its scores, one for each seed."""
+
+    layers: int
+    parameters: int
+    milliseconds: float  # of inference for one input, in batches
+    scores: list[float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +56,8 @@ class TaskReport:
     layers: int
     dropped: list[int]
     kept: list[int]
-    parameters_before: int
-    parameters_after: int
+    before: Standing
+    after: Standing
     found: Found
     sentences: list[str]
 
@@ -69,8 +80,7 @@ def shrink_for_task(
     way = way or Way()
     check_folder(settings.out, settings.resume)
     prepared = prepare(settings, data)
-    config = prepared.source.network.config
-    plan = config.encoder.plan
+    plan = prepared.source.network.config.encoder.plan
     settings.out.mkdir(parents=True, exist_ok=True)
     with RunLock(settings.out):
         note_runs(settings, comparable(settings, prepared, way), {"tolerance": tolerance, "seeds": list(seeds)})
@@ -88,7 +98,7 @@ def shrink_for_task(
         if found.best is not None:
             tuning.put_best(kept, seeds, settings.out / MODEL_FOLDER)
         shutil.rmtree(settings.out / TRIALS_FOLDER, ignore_errors=True)
-        small = replace(config, encoder=shrunk_config(config.encoder, kept))
+        before, after = _standings(prepared, kept, trials, seeds, settings.device)
         report = TaskReport(
             model=settings.model,
             task=data.name,
@@ -97,13 +107,32 @@ def shrink_for_task(
             layers=len(plan),
             dropped=list(kept_of(len(plan), kept)),
             kept=list(kept),
-            parameters_before=count_parameters(config),
-            parameters_after=count_parameters(small),
+            before=before,
+            after=after,
             found=found,
             sentences=found.sentences(tolerance),
         )
         update_run(settings.out, status="finished", result=report.as_plain())
     return report
+
+
+def _standings(
+    prepared: Prepared, kept: Layers, trials: Trials, seeds: Sequence[int], device: str
+) -> tuple[Standing, Standing]:
+    """All layers and those kept, side by side."""
+    everything = tuple(range(1, prepared.source.network.config.encoder.num_layers + 1))
+    networks = [with_head(prepared, layers) for layers in (everything, kept)]
+    seconds = inference_seconds(networks, prepared, device)
+    before, after = (
+        Standing(
+            layers=len(layers),
+            parameters=count_parameters(network.config),
+            milliseconds=1000 * each,
+            scores=trials.of_seeds(layers, seeds),
+        )
+        for layers, network, each in zip((everything, kept), networks, seconds, strict=True)
+    )
+    return before, after
 
 
 class _Teller:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from litebert.tasks.finetuning import FinetuneSettings
 
 COMPARISON, PAGE = "comparison.json", "comparison.html"
+FOUND = "found.html"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +97,10 @@ def search(asked: TaskAsked, tolerance: str, as_json: bool) -> None:
         way=way,
         say=_say,
     )
+    from litebert.runs import write_atomically
+    from litebert.shrink.found_page import make_page
+
+    write_atomically(asked.output / FOUND, make_page(report))
     _tell(report, asked.output, as_json)
 
 
@@ -167,6 +172,7 @@ def _say(sentence: str) -> None:
 
 
 def _tell(report: "TaskReport", output: Path, as_json: bool) -> None:
+    from litebert.shrink.found_page import standing_rows
     from litebert.shrink.strategies import layers_in_words, ranges
 
     if as_json:
@@ -180,8 +186,11 @@ def _tell(report: "TaskReport", output: Path, as_json: bool) -> None:
         typer.echo(
             f"dropped: {ranges(report.dropped)}; kept: {ranges(report.kept)} of {layers_in_words(report.layers)}"
         )
-        typer.echo(f"parameters: {report.parameters_before:,} before, {report.parameters_after:,} after")
+    typer.echo("")
+    print_rows(standing_rows(report))
+    if report.dropped:
         typer.echo(f"the fine-tuned model is in {output / 'model'}")
+    typer.echo(f"wrote {output / FOUND}, a page with all that was tried")
 
 
 def parse_tolerance(text: str) -> float:

@@ -30,6 +30,11 @@ def test_a_search_leaves_the_fine_tuned_model_that_it_names(litebert, model_fold
     assert found["metric"] == "accuracy" and found["layers"] == 4
     assert found["dropped"] and sorted([*found["dropped"], *found["kept"]]) == [1, 2, 3, 4]
     assert found["found"]["best"]["seeds"] == 2 and "seed" in err
+    before, after = found["before"], found["after"]
+    assert (before["layers"], after["layers"]) == (4, len(found["kept"])) and before["milliseconds"] > 0
+    assert before["parameters"] > after["parameters"] and len(before["scores"]) == len(after["scores"]) == 2
+    page = (tmp_path / "found" / "found.html").read_text()
+    assert "before" in page and f"{after['parameters']:,}" in page and page.count("<svg") == 1 and "src=" not in page
     network = load_model(tmp_path / "found" / "model").network
     assert network.config.encoder.num_layers == len(found["kept"]) and "classify" in network.heads
     assert (tmp_path / "found" / "model" / "task.json").is_file() and not (tmp_path / "found" / "trials").exists()
@@ -77,8 +82,7 @@ def test_shared_layers_are_searched_by_number_alone(litebert, model_folder, tabl
     found = json.loads(litebert("shrink", model, *words)[1])
     assert {verdict["strategy"] for verdict in found["found"]["verdicts"]} == {"top"}
     assert found["kept"] == [1]
-    before, after = found["parameters_before"], found["parameters_after"]
-    assert before == after
+    assert found["before"]["parameters"] == found["after"]["parameters"]
 
 
 def test_mistakes_get_one_sentence(litebert, model_folder, table, tmp_path):
