@@ -25,6 +25,7 @@ PROBED = 64  # inputs that are looked at
 class CollapseSettings:
     """When to call it a collapse."""
 
+    least_steps: int = 5  # before which nothing is judged
     first: float = 0.04  # share of the run at which it is first judged,
     every: float = 0.02  # and how often from then on
     until: float = 0.6
@@ -89,7 +90,8 @@ class CollapseWatch:
         if math.isfinite(loss):
             self._loss = loss if self._loss is None else keep * self._loss + (1 - keep) * loss
         progress = step / self.steps
-        if self.verdict or progress < self._next or progress > self.settings.until or self.chance <= 0:
+        early = progress < self._next or step < self.settings.least_steps
+        if self.verdict or early or progress > self.settings.until or self.chance <= 0:
             return ""
         self._next = progress + self.settings.every
         falling = self._loss is not None and self._loss < (1 - self.settings.falling) * self._before
@@ -104,6 +106,10 @@ class CollapseWatch:
         elif constant and not falling and progress >= self.stuck_from and step >= self.settings.stuck_steps:
             self.verdict = f"stuck: after {progress:.0%} of the run all inputs get one answer, and {of_chance}"
         return self.verdict
+
+    def has_recovered(self) -> bool:
+        """Whether the loss has left that of chance after all."""
+        return self._loss is not None and self._loss < self.settings.at_chance * self.chance
 
     def _look(self) -> tuple[float, bool]:
         """How much scores differ between inputs, and whether all get one answer."""

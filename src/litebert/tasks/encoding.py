@@ -9,6 +9,7 @@ R inputs, T tokens of all of them.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -208,7 +209,7 @@ class _Ids:
 
 def _flat(rows: Sequence[Sequence[int]]) -> Small:
     total = sum(map(len, rows))
-    return np.fromiter((value for row in rows for value in row), np.int32, count=total)
+    return np.fromiter(chain.from_iterable(rows), np.int32, count=total)
 
 
 def _concatenated(arrays: Sequence[npt.NDArray[Any]], dtype: Any) -> npt.NDArray[Any]:

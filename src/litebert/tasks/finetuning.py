@@ -91,7 +91,7 @@ def _attempts(settings: FinetuneSettings, prepared: Prepared, say: Say) -> Finet
         assert prepared.recipe.rate is not None
         rate = prepared.recipe.rate * prepared.recipe.restart_factor ** len(failed)
         recipe = replace(prepared.recipe, rate=rate)
-        attempt = _Attempt(settings, replace(prepared, recipe=recipe), seed, say)
+        attempt = _Attempt(settings, replace(prepared, recipe=recipe), seed, say, last=len(failed) >= recipe.restarts)
         verdict = attempt.run(resume)
         resume = False
         if not verdict or len(failed) >= recipe.restarts:
@@ -106,8 +106,8 @@ def _attempts(settings: FinetuneSettings, prepared: Prepared, say: Say) -> Finet
 class _Attempt:
     """One training of the model, from one seed at one rate."""
 
-    def __init__(self, settings: FinetuneSettings, prepared: Prepared, seed: int, say: Say) -> None:
-        self.settings, self.prepared, self.seed = settings, prepared, seed
+    def __init__(self, settings: FinetuneSettings, prepared: Prepared, seed: int, say: Say, *, last: bool) -> None:
+        self.settings, self.prepared, self.seed, self.last = settings, prepared, seed, last
         recipe, data = prepared.recipe, prepared.data
         device = torch.device(settings.device)
         numbers = settings.precision or default_precision(device)
@@ -192,7 +192,7 @@ class _Attempt:
             self.loop.saver.restore(self.loop)  # killed before anything was saved, it begins again
         self.collapse.begin()
         self.result = self.loop.run()
-        if self.collapse.verdict:
+        if self.collapse.verdict and not self.collapse.has_recovered():
             return self.collapse.verdict
         return self.result.notes[-1] if self.result.status == "diverged" and self.result.notes else ""
 
@@ -202,7 +202,9 @@ class _Attempt:
 
     def _observe(self, step: int, loss: float) -> None:
         verdict = self.collapse.observe(step, loss)
-        if verdict:
+        if verdict and self.last:
+            self.say(f"{verdict}; there are no restarts left, so it goes on")
+        elif verdict:
             self.loop.enough = verdict
 
     def _facts(self, numbers: Precision) -> dict[str, Any]:
