@@ -185,8 +185,10 @@ def test_a_collapse_is_noticed_early_and_restarted_with_another_seed_and_a_lower
 
 def test_a_run_that_always_collapses_says_so(trained, tmp_path):
     wild = toy.settings(trained, tmp_path / "run", rate=0.1, epochs=30, restart_factor=1.0, restarts=1, warmup=0.02)
-    result = finetune(wild, toy.task("classify"), quiet)
+    said: list[str] = []
+    result = finetune(wild, toy.task("classify"), said.append)
     assert result.status == "diverged" and len(result.attempts) == 1
+    assert result.steps == 30 * 8 and any("no restarts left" in sentence for sentence in said)  # the last one goes on
 
 
 def test_learning_slowly_is_no_collapse(model, tmp_path):

@@ -89,8 +89,8 @@ def class_names(names: Sequence[str], table: Table, column: str) -> tuple[str, .
         )
     if len(names) > 20 and len(different) > len(names) * ID_SHARE:
         raise InputError(
-            f"the label {column} of {table.path} has {len(different):,} different values in {len(names):,} rows, which "
-            "looks like an id, not like a class; choose another column with --label"
+            f"the column '{column}' of {table.path} has {len(different):,} different values in {len(names):,} rows, "
+            "which looks like an id, not like a class; choose another column with --label"
         )
     try:
         return tuple(sorted(different, key=int))

@@ -42,6 +42,23 @@ def test_the_same_scores_for_all_at_the_loss_of_chance_is_a_collapse_in_the_firs
     assert first <= 100 and "collapsed" in watch.verdict and "0.693" in watch.verdict
 
 
+def test_the_first_steps_of_a_short_run_are_not_judged():
+    model = Model()
+    watch = watched(model, steps=3)
+    model.spread = 0.001
+    assert not any(watch.observe(step, 0.7) for step in (1, 2, 3))
+
+
+def test_a_loss_that_leaves_chance_is_a_recovery():
+    model = Model()
+    watch = watched(model)
+    model.spread = 0.001
+    assert any(watch.observe(step, 0.7) for step in range(1, 101)) and not watch.has_recovered()
+    for step in range(101, 201):
+        watch.observe(step, 0.2)
+    assert watch.has_recovered()
+
+
 @pytest.mark.parametrize(("spread", "loss"), [(0.001, 0.5), (0.1, 0.7), (5.0, 0.7)])
 def test_a_lower_loss_or_scores_that_differ_are_none(spread, loss):
     model = Model()
