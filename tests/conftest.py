@@ -1,9 +1,14 @@
 """What all tests share: where real data and real weights lie, and a skip with a reason where they do not."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+
+from litebert.analyse.inputs import Inputs
+from litebert.nn.network import Network
 
 ROOT = Path(__file__).parents[1]
 WEIGHTS = ROOT / ".weights"
@@ -39,3 +44,41 @@ def weights():
 def shared_data() -> Path:
     """The folder of real data, for tests that carry the ``shared`` marker."""
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def plant():
+    """Insert layers that do next to nothing, at these places of the new model.
+
+    They add nothing, so they are their two norms. The second undoes the first for states as long as those seen in
+    ``batches`` are on average: no post-norm layer can leave states of every length as they are.
+    """
+
+    @torch.no_grad()
+    def make(network: Network, places: Sequence[int], batches: Sequence[Inputs]) -> Network:
+        old, depth = network.config.encoder, network.config.encoder.num_layers + len(places)
+        planted = Network(replace(network.config, encoder=replace(old, num_layers=depth)))
+        seen = [network.encoder.states(one.ids, one.layout, one.segments) for one in batches]
+        states = [torch.cat(parts) for parts in zip(*seen, strict=True)]
+        theirs, ours = network.state_dict(), planted.state_dict()
+        ours |= {name: tensor for name, tensor in theirs.items() if name in ours}  # layers follow
+        source = 0
+        for layer in range(depth):
+            idle = layer + 1 in places
+            for part in ("attention", "feed_forward"):
+                prefix = f"encoder.{part}.{layer}."
+                for name in (name for name in ours if name.startswith(prefix)):
+                    inner = name.removeprefix(prefix)
+                    ours[name] = theirs[f"encoder.{part}.{source}.{inner}"] if not idle else ours[name].clone()
+                    if idle and inner.startswith(("out.", "down.")):
+                        ours[name].zero_()
+            if idle:
+                spread, middle = states[source].std(-1, correction=0).mean(), states[source].mean(-1).mean()
+                for part, weight, bias in (("attention", 1.0, 0.0), ("feed_forward", spread, middle)):
+                    ours[f"encoder.{part}.{layer}.norm.weight"].fill_(weight)
+                    ours[f"encoder.{part}.{layer}.norm.bias"].fill_(bias)
+            source += not idle
+        planted.load_state_dict(ours)
+        return planted.eval()
+
+    return make

@@ -1,19 +1,16 @@
 """A planted teacher: a small network whose answers are a function of a text's letters, and labels drawn from them."""
 
 import random
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 from litebert.checkpoints.folder import save_model
-from litebert.cli import main
 from litebert.nn.families import family_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
 from litebert.tasks.examples import Example
 from litebert.tasks.predicting import TASK_FILE, TaskNote, load_predictor
-from litebert.text.tokenizers import pattern_tokenizer
 
 SHAPE = {"vocab_size": 33, "width": 16, "num_heads": 2, "feed_forward_width": 32, "num_layers": 4, "max_positions": 64}
 LABELS = {"classify": ("early", "late"), "regress": ("score",), "multilabel": ("a", "b", "c")}
@@ -25,17 +22,7 @@ PROBLEMS = {
 
 
 @pytest.fixture
-def tokenizer(tmp_path):
-    def make(letters: str = "abcdefghijklmnopqrstuvwxyz"):
-        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters]
-        (tmp_path / "vocab.txt").write_text("\n".join(words))
-        return pattern_tokenizer(tmp_path / "vocab.txt", r".", "bert")
-
-    return make
-
-
-@pytest.fixture
-def save(tmp_path, tokenizer):
+def save(tmp_path, letter_tokenizer):
     """Write a model; with a kind it is a teacher, whose answers differ much from text to text."""
 
     def make(name: str, kind: str | None = None, words=None, seed: int = 0, **fields: object) -> Path:
@@ -51,7 +38,7 @@ def save(tmp_path, tokenizer):
         known = LABELS[kind] if kind in ("classify", "multilabel") else ()
         note = TaskNote(task="planted", kind=kind or "classify", labels=known, metrics=("accuracy",), length=32)
         files = {TASK_FILE: note.text_of_file()} if kind else {}
-        save_model(tmp_path / name, network, words or tokenizer(), verb="test", files=files)
+        save_model(tmp_path / name, network, words or letter_tokenizer(), verb="test", files=files)
         return tmp_path / name
 
     return make
@@ -80,17 +67,3 @@ def table(tmp_path):
         return tmp_path / f"{kind}.csv"
 
     return make
-
-
-@pytest.fixture
-def litebert(monkeypatch, capsys):
-    """Run the command line in this process: exit code, standard output, standard error."""
-
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["litebert", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return run

@@ -131,9 +131,9 @@ def test_a_run_that_was_killed_goes_on_to_the_same_weights(litebert, save, table
     assert digest(tmp_path / "killed" / "model") == digest(tmp_path / "whole" / "model")
 
 
-def test_mistakes_get_one_sentence(litebert, save, table, tokenizer, tmp_path):
+def test_mistakes_get_one_sentence(litebert, save, table, letter_tokenizer, tmp_path):
     teacher = save("teacher", "classify")
-    other = save("other", words=tokenizer("zyxwvutsrqponmlkjihgfedcba"))
+    other = save("other", words=letter_tokenizer(letters="zyxwvutsrqponmlkjihgfedcba"))
     data = table(teacher, "classify", 30)
     for words, said in (
         ([teacher, other], "different tokenizers"),

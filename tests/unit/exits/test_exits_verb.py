@@ -2,14 +2,12 @@
 
 import json
 import random
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 from litebert.checkpoints.folder import load_model, save_model
-from litebert.cli import main
 from litebert.exits.heads import features_of
 from litebert.nn.families import family_config
 from litebert.nn.layout import Layout
@@ -19,25 +17,10 @@ from litebert.tasks.encoding import EncodingSettings, encode
 from litebert.tasks.examples import Example
 from litebert.tasks.find import read_task
 from litebert.tasks.predicting import TASK_FILE, TaskNote, load_predictor
-from litebert.text.tokenizers import pattern_tokenizer
 
 
 @pytest.fixture
-def litebert(monkeypatch, capsys):
-    """Run the command line in this process: exit code, standard output, standard error."""
-
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["litebert", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return run
-
-
-@pytest.fixture
-def model(tmp_path):
+def model(tmp_path, letter_tokenizer):
     def make(kind: str = "classify", family: str = "bert") -> Path:
         torch.manual_seed(0)
         shape = {"vocab_size": 33, "width": 16, "num_heads": 2, "feed_forward_width": 24, "num_layers": 3}
@@ -48,13 +31,11 @@ def model(tmp_path):
             for name, parameter in network.named_parameters():
                 if "norm" not in name:
                     parameter.normal_(std=1.0 if "token" in name else 0.2)
-        (tmp_path / "vocab.txt").write_text(
-            "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(chr, range(97, 123))])
-        )
-        tokenizer = pattern_tokenizer(tmp_path / "vocab.txt", r".", family)
         known = labels if kind == "classify" else ()
         note = TaskNote(kind=kind, labels=known, metrics=("accuracy",), length=16, text=("text",), label="kind")
-        save_model(tmp_path / kind, network, tokenizer, verb="test", files={TASK_FILE: note.text_of_file()})
+        save_model(
+            tmp_path / kind, network, letter_tokenizer(family), verb="test", files={TASK_FILE: note.text_of_file()}
+        )
         return tmp_path / kind
 
     return make

@@ -1,26 +1,19 @@
 """Model folders with a tokenizer of letters, some of whose layers do nothing, and a text to look at them with."""
 
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 from litebert.checkpoints.folder import save_model
-from litebert.cli import main
 from litebert.nn.families import family_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
-from litebert.text.tokenizers import pattern_tokenizer
 
 SHAPE = {"vocab_size": 33, "width": 16, "num_heads": 4, "feed_forward_width": 24, "num_layers": 6}
-SPECIAL = {
-    "xlnet": ["<pad>", "<unk>", "<cls>", "<sep>", "<mask>"],
-    "roberta": ["<pad>", "<unk>", "<s>", "</s>", "<mask>"],
-}
 
 
 @pytest.fixture
-def model_folder(tmp_path):
+def model_folder(tmp_path, letter_tokenizer):
     """Write a model of a family; ``idle`` layers pass on what comes in."""
 
     def make(family: str = "bert", idle=(), heads=("masked_lm",), name: str = "model", **fields: object) -> Path:
@@ -39,10 +32,7 @@ def model_folder(tmp_path):
                 ):
                     for parameter in linear.parameters():
                         parameter.zero_()
-        words = [*SPECIAL.get(family, ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]), *"abcdefghijklmnopqrstuvwxyz"]
-        (tmp_path / "vocab.txt").write_text("\n".join(words))
-        tokenizer = pattern_tokenizer(tmp_path / "vocab.txt", r".", family)
-        save_model(tmp_path / name, network, tokenizer, verb="test")
+        save_model(tmp_path / name, network, letter_tokenizer(family), verb="test")
         return tmp_path / name
 
     return make
@@ -60,14 +50,11 @@ def text(tmp_path) -> Path:
 
 
 @pytest.fixture
-def litebert(monkeypatch, capsys):
-    """Run the command line in this process: exit code, standard output, standard error."""
-
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["litebert", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return run
+def table(tmp_path) -> Path:
+    """A file of short texts of two kinds."""
+    rows = ["text,kind"]
+    for number in range(60):
+        word = "abcd"[number % 4] * 3 + "xyz"[number % 3]
+        rows.append(f"{word}{'mn'[number % 2]},{'early' if number % 4 < 2 else 'late'}")
+    (tmp_path / "table.csv").write_text("\n".join(rows) + "\n")
+    return tmp_path / "table.csv"

@@ -18,16 +18,6 @@ from litebert.train.loop import Loop
 WORDS = ["steps=4", "batch=8", "scores=1", "rate=1e-3", "--columns", "text", "--label", "kind", "--seeds", 2]
 
 
-@pytest.fixture
-def table(tmp_path):
-    rows = ["text,kind"]
-    for number in range(60):
-        word = "abcd"[number % 4] * 3 + "xyz"[number % 3]
-        rows.append(f"{word}{'mn'[number % 2]},{'early' if number % 4 < 2 else 'late'}")
-    (tmp_path / "table.csv").write_text("\n".join(rows) + "\n")
-    return tmp_path / "table.csv"
-
-
 def test_every_strategy_by_every_number_and_a_stopped_comparison_goes_on(
     litebert, model_folder, table, tmp_path, monkeypatch
 ):

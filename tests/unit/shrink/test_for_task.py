@@ -2,23 +2,11 @@
 
 import json
 
-import pytest
-
 from litebert.checkpoints.folder import load_model
 from litebert.runs import read_run
 from litebert.shrink import tuning
 
 WORDS = ["steps=4", "batch=8", "scores=1", "rate=1e-3", "--columns", "text", "--label", "kind", "--seeds", 2]
-
-
-@pytest.fixture
-def table(tmp_path):
-    rows = ["text,kind"]
-    for number in range(60):
-        word = "abcd"[number % 4] * 3 + "xyz"[number % 3]
-        rows.append(f"{word}{'mn'[number % 2]},{'early' if number % 4 < 2 else 'late'}")
-    (tmp_path / "table.csv").write_text("\n".join(rows) + "\n")
-    return tmp_path / "table.csv"
 
 
 def test_a_search_leaves_the_fine_tuned_model_that_it_names(litebert, model_folder, table, tmp_path):
