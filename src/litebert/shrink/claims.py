@@ -3,31 +3,37 @@
 The lock dies with the process, however that ends; another one then takes the run over.
 """
 
-import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
+from types import TracebackType
 
 CLAIMED = ".claim"
-WAIT = 0.5  # seconds between looks at what other processes are at
 
 
-@contextlib.contextmanager
-def claimed(folder: Path, name: str) -> Iterator[bool]:
-    """Whether the run is ours for as long as this lasts; False where another process has it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder / f"{name}{CLAIMED}", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        yield _lock(handle, fcntl.LOCK_EX)
-    finally:
-        os.close(handle)
+class Claim:
+    """``with Claim(path) as ours``: whether the run is ours for as long as this lasts; not where another has it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._handle = -1
+
+    def __enter__(self) -> bool:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        return _lock(self._handle, fcntl.LOCK_EX)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._handle)
 
 
-def others_at_work(folder: Path, *, own: str = "", of: str = "") -> bool:
-    """Whether any run but our own is claimed; ``of`` is what the names of those that count begin with."""
-    for path in folder.glob(f"{of}*{CLAIMED}"):
-        if path.name == f"{own}{CLAIMED}":
+def others_at_work(paths: Iterable[Path], own: Path | None = None) -> bool:
+    """Whether any of these runs, but our own, is claimed."""
+    for path in paths:
+        if path == own:
             continue
         handle = os.open(path, os.O_RDONLY)
         try:

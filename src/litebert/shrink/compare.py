@@ -7,22 +7,19 @@ early, so that those of one task take equally many steps.
 
 import contextlib
 import shutil
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from litebert.durations import format_duration
 from litebert.errors import InputError
 from litebert.runs import RunLock, is_in_use, update_run
-from litebert.shrink.claims import WAIT, claimed, others_at_work
+from litebert.shrink.claims import CLAIMED, others_at_work
 from litebert.shrink.comparison import Cell, Comparison, Cost, TaskTable
 from litebert.shrink.costs import inference_seconds, with_head
 from litebert.shrink.drop import count_parameters, kept_plan, sharing
 from litebert.shrink.strategies import FIXED, Layers, Strategy, check_count, kept_of
 from litebert.shrink.trials import Trials
 from litebert.shrink.tuning import (
-    STOPPED,
     TRIALS_FILE,
     TRIALS_FOLDER,
     Tuning,
@@ -31,13 +28,13 @@ from litebert.shrink.tuning import (
     comparable,
     keeping_rules,
     note_runs,
+    wait,
 )
 from litebert.tasks.examples import TaskData
 from litebert.tasks.finetuning import FinetuneSettings, Prepared, check_folder, prepare
 from litebert.train.stop import StopSignal
 
 COMPARED: tuple[Strategy, ...] = ("top", "bottom", "even", "odd", "symmetric", "contribution")
-CLAIMS = "claims"
 Say = Callable[[str], None]
 
 
@@ -86,19 +83,20 @@ def _compare_task(settings: FinetuneSettings, data: TaskData, grid: Grid, say: S
     settings = replace(settings, resume=(settings.out / "run.json").is_file())
     note_runs(settings, comparable(settings, prepared, grid.way), {"seeds": list(grid.seeds)})
     tuning = Tuning(settings, prepared, grid.way)
-    claims = settings.out.parent / CLAIMS
     trials = Trials(
         tuning.score,
         file=settings.out / TRIALS_FILE,
         same=lambda kept: (len(kept), kept_plan(plan, kept)),
         is_begun=tuning.is_begun,
-        is_shared=lambda kept, seed: others_at_work(claims, own=_claim(data, kept, seed)),
+        is_shared=lambda kept, seed: others_at_work(
+            settings.out.parent.glob(f"*/{TRIALS_FOLDER}/*{CLAIMED}"), own=tuning.claim(kept, seed).path
+        ),
     )
     rules = keeping_rules(grid.strategies, prepared, settings.device)
     everything = tuple(range(1, len(plan) + 1))
     layers = dict.fromkeys([everything, *(rules[name](count) for count in grid.drops for name in grid.strategies)])
     with StopSignal() as tuning.stop:
-        _measure([(kept, seed) for kept in layers for seed in grid.seeds], trials, tuning, claims, say)
+        _measure([(kept, seed) for kept in layers for seed in grid.seeds], trials, tuning, say)
     whole = Cell.of(everything, trials.of_seeds(everything, grid.seeds))
     cells = {
         name: {
@@ -111,8 +109,9 @@ def _compare_task(settings: FinetuneSettings, data: TaskData, grid: Grid, say: S
         notes.append("all layers are one shared block, so every strategy leaves the same model")
     if grid.way.when == "after" and grid.way.recover is None:
         notes.append("layers go after fine-tuning and nothing follows: the time of fewer layers is that of scoring")
-    if not others_at_work(claims, of=f"{data.name}-"):
-        shutil.rmtree(settings.out / TRIALS_FOLDER, ignore_errors=True)
+    folder = settings.out / TRIALS_FOLDER
+    if not others_at_work(folder.glob(f"*{CLAIMED}")):
+        shutil.rmtree(folder, ignore_errors=True)
     costs, alone = _costs(prepared, settings, (0, *grid.drops), trials)
     if not alone:
         notes.append("several runs used the machine at the same time, so times of fine-tuning say little")
@@ -129,15 +128,15 @@ def _compare_task(settings: FinetuneSettings, data: TaskData, grid: Grid, say: S
     )
 
 
-def _measure(work: Sequence[tuple[Layers, int]], trials: Trials, tuning: Tuning, claims: Path, say: Say) -> None:
+def _measure(work: Sequence[tuple[Layers, int]], trials: Trials, tuning: Tuning, say: Say) -> None:
     """Run what is not known and no other process is at, until all of it is known, and say how far it is."""
     data = tuning.prepared.data
     while work := [one for one in work if not trials.knows(*one)]:
         before = trials.measured
         for kept, seed in work:
-            with claimed(claims, _claim(data, kept, seed)) as ours:
+            with tuning.claim(kept, seed) as ours:
                 trials.read_again()
-                if not ours or trials.knows(kept, seed) or not tuning.can_begin(kept, seed, trials.knows):
+                if not ours or trials.knows(kept, seed):
                     continue
                 score = trials.measure(kept, seed)
                 folder = tuning.folder(kept, seed)
@@ -149,14 +148,8 @@ def _measure(work: Sequence[tuple[Layers, int]], trials: Trials, tuning: Tuning,
                 f"{format_duration(left)} left for this task"
             )
         if trials.measured == before:
-            if tuning.stop:
-                raise InputError(STOPPED)
-            time.sleep(WAIT)
+            wait(tuning.stop)
             trials.read_again()
-
-
-def _claim(data: TaskData, kept: Layers, seed: int) -> str:
-    return f"{data.name}-{'-'.join(map(str, kept))}-seed-{seed}"
 
 
 def _costs(

@@ -26,7 +26,9 @@ def make_page(found: Comparison) -> str:
     title = f"Layers dropped from {found.model}"
     first = found.tasks[0]
     seeds = len(first.whole.scores)
-    way = "after fine-tuning" if found.way["when"] == "after" else "before fine-tuning"
+    way = {"before": "before fine-tuning", "after": "after fine-tuning", "steps": "in steps, fine-tuned after each"}[
+        found.way["when"]
+    ]
     if found.way["recover"]:
         way += ", then recovered by distilling from the whole model"
     described = f"{first.layers} layers, {seeds} seed{'' if seeds == 1 else 's'}, on {found.device}; dropped {way}"

@@ -152,7 +152,7 @@ class _Teller:
             f"more to try, about {format_duration(progress.seconds_left)}"
         )
         depth = last.dropped + len(last.kept)
-        for folder in (self._tuning.settings.out / TRIALS_FOLDER).glob("*"):
+        for folder in (self._tuning.settings.out / TRIALS_FOLDER).glob("*/"):
             dropped = depth - len(folder.name.split("-seed-")[0].split("-"))
             lost = folder.name.startswith(f"{'-'.join(map(str, last.kept))}-seed-") and not last.fits
             if (lost or dropped < self._best) and not self._tuning.is_needed(folder):

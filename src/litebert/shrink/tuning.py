@@ -1,7 +1,8 @@
 """What a score of some layers costs: dropping them, fine-tuning (or distilling) what is left, and scoring it on dev.
 
-Layers go before fine-tuning, or after it. With ``recover`` what is left learns from the whole model, fine-tuned with
-the same seed. Runs lie in folders of their own until their models are of no more use; one that was cut goes on.
+Layers go before fine-tuning, after it, or in steps: some go, what is left is fine-tuned, more go. With ``recover`` what
+is left learns from the whole model, fine-tuned with the same seed. Runs lie in folders of their own until their models
+are of no more use; one that was cut goes on.
 """
 
 import gc
@@ -23,7 +24,7 @@ from litebert.distill.settings import DistillSettings
 from litebert.distill.teacher import TAUGHT, load_teacher
 from litebert.errors import InputError, nearest
 from litebert.runs import MODEL_FOLDER, parent_of, read_run, update_run, write_run
-from litebert.shrink.claims import WAIT, claimed
+from litebert.shrink.claims import CLAIMED, Claim
 from litebert.shrink.dev_inputs import packed
 from litebert.shrink.drop import drop_layers
 from litebert.shrink.strategies import FIXED, Fixed, Layers, Strategy, drop_similar, kept_of
@@ -37,8 +38,10 @@ from litebert.train.stop import StopSignal
 TRIALS_FILE, TRIALS_FOLDER = "trials.jsonl", "trials"
 # Bottom is the paper's control and greedy would go by another loss than the task's.
 USUAL: tuple[Strategy, ...] = ("contribution", "top", "symmetric", "even", "odd")
-When = Literal["before", "after"]
+When = Literal["before", "after", "steps"]
+STEP = 2  # layers that go at a time, in steps
 STOPPED = "stopped; the same command with --resume goes on"
+WAIT = 0.5  # seconds between looks at what other processes are at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,11 +50,6 @@ class Way:
 
     when: When = "before"
     recover: DistillSettings | None = None
-
-    @property
-    def needs_whole(self) -> bool:
-        """Whether a run begins with, or learns from, the whole model fine-tuned."""
-        return self.when == "after" or self.recover is not None
 
     def as_plain(self) -> dict[str, Any]:
         return {"when": self.when, "recover": None if self.recover is None else asdict(self.recover)}
@@ -62,7 +60,9 @@ def parse_when(word: str) -> When:
     for when in get_args(When):
         if when == word:
             return when
-    raise InputError(f"--when is '{word}' but must be before or after (fine-tuning){nearest(word, get_args(When))}")
+    raise InputError(
+        f"--when is '{word}' but must be before or after (fine-tuning), or steps{nearest(word, get_args(When))}"
+    )
 
 
 class Tuning:
@@ -78,19 +78,20 @@ class Tuning:
     def folder(self, kept: Layers, seed: int) -> Path:
         return self.settings.out / TRIALS_FOLDER / f"{'-'.join(map(str, kept))}-seed-{seed}"
 
+    def claim(self, kept: Layers, seed: int) -> Claim:
+        """What a process holds while it is at a run."""
+        return Claim(self.folder(kept, seed).with_suffix(CLAIMED))
+
     def is_begun(self, kept: Layers, seed: int) -> bool:
-        """Whether a run was cut and will go on."""
-        note = read_run(self.folder(kept, seed))
-        return note is not None and note.status != "finished"
+        """Whether a run was cut and will go on, or ended before it was asked for."""
+        return read_run(self.folder(kept, seed)) is not None
 
     def is_needed(self, folder: Path) -> bool:
-        """Whether other runs begin with the model in a folder of a trial."""
+        """Whether other runs may begin with, or learn from, the model in a folder of a trial."""
+        if self.way.when == "steps":
+            return True
         whole = "-".join(map(str, self._everything))
-        return self.way.needs_whole and folder.name.startswith(f"{whole}-seed-")
-
-    def can_begin(self, kept: Layers, seed: int, knows: Callable[[Layers, int], bool]) -> bool:
-        """Whether what a run begins with or learns from is there; another process may be at it."""
-        return kept == self._everything or not self.way.needs_whole or knows(self._everything, seed)
+        return self.way != Way() and folder.name.startswith(f"{whole}-seed-")
 
     def score(self, kept: Layers, seed: int) -> float:
         """Drop, train, and score on dev."""
@@ -99,35 +100,50 @@ class Tuning:
         out = self.folder(kept, seed)
         done = read_run(out)
         if done is not None and done.status == "finished":
-            shutil.rmtree(out)  # it ended, but was not noted
+            if (out / MODEL_FOLDER).is_dir():
+                return _score_of(out)  # another run began with it
+            shutil.rmtree(out)
             done = None
-        start = self.prepared.source
-        if kept != self._everything and self.way.needs_whole:
-            whole = self._whole(seed)
-            if self.way.when == "after":
-                start = load_model(whole)
-        small = Loaded(drop_layers(start.network, kept), self.prepared.tokenizer)
+        small = self._start(kept, seed)
         if kept != self._everything and self.way.when == "after" and self.way.recover is None:
             return self._score_as_it_is(small, out, seed)
         prepared = replace(self.prepared, source=small)
         if kept != self._everything and self.way.recover is not None:
-            prepared = with_teacher(prepared, load_teacher(str(whole), self.way.recover))
+            teacher = load_teacher(str(self._trained(self._everything, seed)), self.way.recover)
+            prepared = with_teacher(prepared, teacher)
         settings = replace(self.settings, out=out, seed=seed, resume=done is not None, watched=False)
         result = finetune(settings, self.prepared.data, lambda _: None, prepared)
         _let_go(settings.device)
         if result.status == "stopped":
             raise InputError(STOPPED)
-        return result.score if math.isfinite(result.score) else 0.0  # it fell apart, whatever was tried
+        return _finite(result.score)
 
-    def _whole(self, seed: int) -> Path:
-        """The folder of the whole model fine-tuned with a seed; trained again where it is gone."""
-        folder = self.folder(self._everything, seed)
+    def _start(self, kept: Layers, seed: int) -> Loaded:
+        """What a run begins with: layers of the pretrained model, or of one that was fine-tuned with this seed."""
+        before = self._before(kept)
+        if before is None:
+            return Loaded(drop_layers(self.prepared.source.network, kept), self.prepared.tokenizer)
+        network = load_model(self._trained(before, seed)).network
+        return Loaded(drop_layers(network, [before.index(layer) + 1 for layer in kept]), self.prepared.tokenizer)
+
+    def _before(self, kept: Layers) -> Layers | None:
+        """The layers that are fine-tuned first, None where the pretrained model loses some; upper ones go first."""
+        if kept == self._everything or self.way.when == "before":
+            return None
+        if self.way.when == "after":
+            return self._everything
+        last_to_go = [layer for layer in self._everything if layer not in kept][:STEP]
+        return tuple(sorted({*kept, *last_to_go}))
+
+    def _trained(self, kept: Layers, seed: int) -> Path:
+        """The folder of these layers fine-tuned with a seed; where it is not there they are, by one process."""
+        folder = self.folder(kept, seed)
         while not (folder / MODEL_FOLDER).is_dir():
-            with claimed(folder.parent, folder.name) as ours:  # or two processes would train it
+            with self.claim(kept, seed) as ours:
                 if ours and not (folder / MODEL_FOLDER).is_dir():
-                    self.score(self._everything, seed)
+                    self.score(kept, seed)
             if not ours:
-                time.sleep(WAIT)
+                wait(self.stop)
         return folder
 
     def _score_as_it_is(self, small: Loaded, out: Path, seed: int) -> float:
@@ -143,7 +159,7 @@ class Tuning:
         files = {TASK_FILE: note.text_of_file()}
         save_model(out / MODEL_FOLDER, network, prepared.tokenizer, verb="shrink", settings={"seed": seed}, files=files)
         write_run(out, "shrink", {"seed": seed}, result={"score": score, "dev": figures})
-        return score if math.isfinite(score) else 0.0
+        return _finite(score)
 
     def put_best(self, kept: Layers, seeds: Sequence[int], target: Path) -> None:
         """The best seed's model as the one that was asked for; trained again where its folder is gone."""
@@ -154,6 +170,13 @@ class Tuning:
         (self.folder(kept, best) / MODEL_FOLDER).rename(target)
 
 
+def wait(stop: StopSignal | None) -> None:
+    """Wait a moment for what another process is at; an error where this one is to end."""
+    if stop:
+        raise InputError(STOPPED)
+    time.sleep(WAIT)
+
+
 def _let_go(device: str) -> None:
     """Give a GPU's memory back: what a run leaves refers to itself in circles, which Python clears at its leisure."""
     if device == "cuda":
@@ -161,10 +184,15 @@ def _let_go(device: str) -> None:
         torch.cuda.empty_cache()
 
 
+def _finite(score: float) -> float:
+    """The score, or nothing for a run that fell apart whatever was tried."""
+    return score if math.isfinite(score) else 0.0
+
+
 def _score_of(folder: Path) -> float:
     note = read_run(folder)
     score = note.result.get("score") if note else None
-    return float(score) if isinstance(score, int | float) and math.isfinite(score) else -math.inf
+    return _finite(float(score)) if isinstance(score, int | float) else 0.0
 
 
 def keeping_rules(names: Sequence[Strategy], prepared: Prepared, device: str) -> dict[str, Callable[[int], Layers]]:

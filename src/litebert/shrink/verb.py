@@ -45,7 +45,7 @@ def shrink(
     columns: Annotated[str | None, typer.Option(help="Text columns of your own file, as finetune's --text.")] = None,
     label: Annotated[str | None, typer.Option(help="Label column of your own file.")] = None,
     seeds: Annotated[int, typer.Option(help="Seeds that a verdict may take; the noise is told by them.")] = 3,
-    when: Annotated[str, typer.Option(help="Layers go before fine-tuning, or after it.")] = "before",
+    when: Annotated[str, typer.Option(help="Layers go before fine-tuning, after it, or in steps.")] = "before",
     recover: Annotated[
         bool, typer.Option("--recover", help="What is left learns from the whole model, too (see distill).")
     ] = False,

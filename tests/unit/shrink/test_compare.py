@@ -6,7 +6,9 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
+from litebert.checkpoints.folder import load_model
 from litebert.shrink import tuning
 from litebert.shrink.compare_page import make_page
 from litebert.shrink.comparison import Cell, Comparison, Cost, TaskTable, tolerance_rows
@@ -90,6 +92,36 @@ def test_dropped_after_fine_tuning_is_the_fine_tuned_model_without_those_layers(
         assert scores == [pytest.approx(sum(right) / len(dev))]
 
 
+def test_in_steps_some_layers_go_what_is_left_is_fine_tuned_and_more_go(
+    litebert, model_folder, table, tmp_path, monkeypatch
+):
+    model = model_folder()
+    words = [*WORDS, "--compare", "--drop", "2,3", "--strategy", "symmetric", "--data", table, "--json", "--seeds", 1]
+    real, begun = tuning.finetune, {}
+
+    def watched(settings, data, say, prepared):
+        begun[settings.out.name] = {name: one.clone() for name, one in prepared.source.network.state_dict().items()}
+        return real(settings, data, say, prepared)
+
+    monkeypatch.setattr(tuning, "finetune", watched)
+    code, out, err = litebert("shrink", model, *words, "--when", "steps", "-o", tmp_path / "steps")
+    assert code == 0, err
+    cells = json.loads(out)["tasks"][0]["cells"]["symmetric"]
+    assert [cells[count]["kept"] for count in ("2", "3")] == [[1, 2, 5, 6], [1, 2, 6]]
+    assert [*begun] == [f"{kept}-seed-0" for kept in ("1-2-3-4-5-6", "1-2-5-6", "1-2-3-4-6", "1-2-6")]
+    assert not (tmp_path / "steps" / "table" / "trials").exists()
+    assert "in steps" in (tmp_path / "steps" / "comparison.html").read_text()
+    tuned = ["steps=4", "batch=8", "scores=1", "rate=1e-3", "patience=0", "--text", "text", "--label", "kind"]
+    tuned += ["--data", table, "--device", "cpu"]
+    folder = model
+    for name, keep in (("whole", "1-4,6"), ("five", "1,2,5")):
+        assert litebert("finetune", folder, *tuned, "--out", tmp_path / name)[0] == 0
+        folder = tmp_path / f"{name}-without"
+        assert litebert("shrink", tmp_path / name, "--keep", keep, "-o", folder)[0] == 0
+    by_hand, found = load_model(folder).network.state_dict(), begun["1-2-6-seed-0"]
+    assert by_hand.keys() == found.keys() and all(torch.equal(by_hand[name], found[name]) for name in found)
+
+
 def test_recovering_learns_from_the_whole_model_and_leaves_nothing_behind(
     litebert, model_folder, table, tmp_path, monkeypatch
 ):
@@ -164,7 +196,10 @@ def test_mistakes_of_a_comparison_get_one_sentence(litebert, model_folder, table
             ["--compare", "--drop", "2", "--strategy", "tpo", "--data", table, "-o", tmp_path / "x"],
             "did you mean 'top'",
         ),
-        (["--compare", "--drop", "2", "--when", "never", "--data", table, "-o", tmp_path / "x"], "before or after"),
+        (
+            ["--compare", "--drop", "2", "--when", "never", "--data", table, "-o", tmp_path / "x"],
+            "before or after (fine-tuning), or steps",
+        ),
         (["--drop", "2,4", "-o", tmp_path / "x"], "several go with --compare"),
         (["--drop", "2", "--recover", "-o", tmp_path / "x"], "--compare"),
     ):

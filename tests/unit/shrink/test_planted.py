@@ -30,10 +30,7 @@ def order_table(tmp_path):
     return tmp_path / "order.csv"
 
 
-@pytest.mark.parametrize("when", ["before"])
-def test_the_search_finds_the_planted_layers_and_no_others(
-    litebert, letter_tokenizer, order_table, plant, tmp_path, when
-):
+def test_the_search_finds_the_planted_layers_and_no_others(litebert, letter_tokenizer, order_table, plant, tmp_path):
     config = family_config({"family": "bert", "vocab_size": 33, "dropout": 0.0, "attention_dropout": 0.0, **SHAPE})
     network, tokenizer = Network(NetworkConfig(encoder=config, heads=HeadsConfig())), letter_tokenizer()
     save_model(tmp_path / "new", network, tokenizer, verb="test")
@@ -48,12 +45,14 @@ def test_the_search_finds_the_planted_layers_and_no_others(
     assert min(cosines[1], cosines[3]) > 0.999 > max(cosines[0], cosines[2])
     note = {TASK_FILE: tuned.note.text_of_file()}
     save_model(tmp_path / "planted", planted, tokenizer, verb="test", files=note)
-    words = ["steps=30", "rate=3e-4", "scores=1", "--columns", "text", "--strategy", "contribution,top", "--when", when]
-    code, out, err = litebert(
-        "shrink", tmp_path / "planted", *words, *data, "--tolerance", "2%", "-o", tmp_path / "found", "--json"
-    )
-    assert code == 0, err
-    found = json.loads(out)
-    assert found["dropped"] == [2, 4] and found["found"]["best"]["strategy"] == "contribution"
-    assert found["found"]["whole"] > 0.9
-    assert load_model(tmp_path / "found" / "model").network.config.encoder.num_layers == 2
+    words = ["steps=30", "rate=3e-4", "scores=1", "--columns", "text", "--strategy", "contribution,top", "--json"]
+    for when in ("before", "steps"):
+        out = tmp_path / when
+        code, said, err = litebert(
+            "shrink", tmp_path / "planted", *words, *data, "--tolerance", "2%", "--when", when, "-o", out
+        )
+        assert code == 0, err
+        found = json.loads(said)
+        assert found["dropped"] == [2, 4] and found["found"]["best"]["strategy"] == "contribution"
+        assert found["found"]["whole"] > 0.9
+        assert load_model(out / "model").network.config.encoder.num_layers == 2
