@@ -3,7 +3,9 @@
 The teacher runs in the step, on the very batch that the student sees, without gradients and without dropout. Answers
 are compared at a temperature (Hinton et al., section 2); states by the cosine of the final ones (DistilBERT, section 2)
 or by their squared difference at mapped depths (TinyBERT, section 3.1), through a learned projection where the widths
-differ. TinyBERT also compares attention weights, which the fast kernels never have in hand; that part is left out.
+differ. Unlike TinyBERT's, a difference counts as a share of the teacher's variance at that depth: the last states of a
+fine-tuned model differ twenty times less from each other than the first, and would count for nothing. TinyBERT also
+compares attention weights, which the fast kernels never have in hand; that part is left out.
 
 T tokens, S sequences, L labels, H width. Filling counts for nothing.
 """
@@ -22,6 +24,7 @@ from litebert.tasks.batches import IGNORED, TaskBatch
 from litebert.tasks.objective import Outputs, TaskObjective, read_head, takes_segments
 from litebert.train.objective import Part
 
+LEAST_VARIANCE = 1e-6  # one token has none
 PROJECTION = "projection"  # a head, so that it is trained and saved with the rest
 
 
@@ -113,9 +116,18 @@ def _unlike(states: list[Tensor], wanted: list[Tensor], real: Tensor, projection
         found = states[depth]
         if projection is not None:
             found = projection["layers" if depth else "embeddings"](found)
-        apart = (found.float() - wanted[place].float()).square().mean(-1)
-        total = total + apart.masked_fill(~real, 0.0).sum()
+        target = wanted[place].float()
+        apart = (found.float() - target).square().mean(-1)
+        total = total + apart.masked_fill(~real, 0.0).sum() / _variance(target, real)
     return total / len(states)
+
+
+def _variance(states: Tensor, real: Tensor) -> Tensor:
+    """How far states (T, H) are from their mean, squared, on average."""
+    count, outside = real.sum(), ~real[:, None]
+    centre = states.masked_fill(outside, 0.0).sum(0) / count
+    away = (states - centre).square().mean(-1).masked_fill(~real, 0.0)
+    return (away.sum() / count).clamp_min(LEAST_VARIANCE)
 
 
 def _without_right(loss: Tensor) -> Part:

@@ -78,8 +78,11 @@ def test_the_parts_are_what_the_papers_say():
             soft.append((each.heads["classify"](each.pooled(states[-1], layout)) / heat).softmax(-1))
     apart = (soft[1] * (soft[1].log() - soft[0].log())).sum(-1).mean() * heat**2
     assert found["soft"] == pytest.approx(float(apart), rel=1e-4)
-    squares = [float((kept[0][s] - kept[1][t]).square().mean()) for s, t in ((0, 0), (1, 2), (2, 4))]
-    assert found["states"] == pytest.approx(sum(squares) / 3, rel=1e-4)
+    shares = [
+        float((kept[0][s] - kept[1][t]).square().mean() / kept[1][t].var(0, correction=0).mean())
+        for s, t in ((0, 0), (1, 2), (2, 4))
+    ]
+    assert found["states"] == pytest.approx(sum(shares) / 3, rel=1e-4)
     cosines = torch.nn.functional.cosine_similarity(kept[0][-1], kept[1][-1], dim=-1)
     assert final["states"] == pytest.approx(float(1 - cosines.mean()), rel=1e-4)
 
