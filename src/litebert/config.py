@@ -92,3 +92,14 @@ def _convert_any(name: str, value: Any, kinds: Sequence[Any]) -> Any:
         with contextlib.suppress(InputError):
             return _convert(name, value, kind)
     return _convert(name, value, kinds[-1])
+
+
+def parse_share(text: str, option: str) -> float:
+    """``1%`` or ``0.01``, as a person gave it to an option, as a number."""
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise InputError(f"{option} is '{text}' but must be a share such as 1% or 0.01") from None
+    if not 0 <= share < 1:
+        raise InputError(f"{option} is '{text}' but must be from 0 to below 100%")
+    return share

@@ -53,6 +53,7 @@ def build_verb(
 
     Stopped at any moment, it goes on when the same command is run again, and ends with the same bytes.
     """
+    from litebert.config import parse_share
     from litebert.corpus.build import BuildSettings, build_store
     from litebert.corpus.build_report import Display, summary
 
@@ -66,7 +67,7 @@ def build_verb(
         field=field,
         errors="replace" if errors == "replace" else "strict",
         deduplicate=not keep_duplicates,
-        held_out=parse_share(held_out),
+        held_out=parse_share(held_out, "--held-out"),
         seed=seed,
         shard_tokens=shard_tokens,
     )
@@ -147,14 +148,3 @@ def verify_verb(
     store.verify()
     shards = sum(len(store.split(name).shards) for name in SPLITS)
     print(f"{folder} is whole: {shards} {'shards have' if shards != 1 else 'shard has'} the checksums that it lists")
-
-
-def parse_share(text: str) -> float:
-    """``1%`` or ``0.01`` as a number."""
-    try:
-        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        raise InputError(f"--held-out is '{text}' but must be a share such as 1% or 0.01") from None
-    if not 0 <= share < 1:
-        raise InputError(f"--held-out is '{text}' but must be from 0 to below 100%")
-    return share

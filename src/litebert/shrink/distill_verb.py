@@ -28,7 +28,7 @@ def distill(
     keep: Annotated[str | None, typer.Option(help="The student is these layers of the teacher: 1,3,5-7.")] = None,
     drop: Annotated[int | None, typer.Option(help="The student is the teacher without so many layers,")] = None,
     strategy: Annotated[
-        str | None, typer.Option(help="chosen by: top, bottom, even, odd or symmetric.  [default: top]")
+        str | None, typer.Option(help="chosen by: top, bottom, even, odd or symmetric (default: top).")
     ] = None,
     task: Annotated[str | None, typer.Option(help="The task, as for finetune; none for a file of your own.")] = None,
     data: Annotated[Path | None, typer.Option(help="The task's folder, or your own file.")] = None,

@@ -81,7 +81,9 @@ class TaskAsked:
 
 def search(asked: TaskAsked, tolerance: str, as_json: bool) -> None:
     """As many layers as a task allows."""
-    allowed = parse_tolerance(tolerance)
+    from litebert.config import parse_share
+
+    allowed = parse_share(tolerance, "--tolerance")
     asked.check()
     from litebert.shrink.for_task import shrink_for_task
     from litebert.shrink.tuning import USUAL
@@ -191,17 +193,6 @@ def _tell(report: "TaskReport", output: Path, as_json: bool) -> None:
     if report.dropped:
         typer.echo(f"the fine-tuned model is in {output / 'model'}")
     typer.echo(f"wrote {output / FOUND}, a page with all that was tried")
-
-
-def parse_tolerance(text: str) -> float:
-    """``1%`` or ``0.01`` as a number."""
-    try:
-        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        raise InputError(f"--tolerance is '{text}' but must be a share such as 1% or 0.01") from None
-    if not 0 <= share < 1:
-        raise InputError(f"--tolerance is '{text}' but must be from 0 to below 100%")
-    return share
 
 
 def parse_drops(text: str) -> tuple[int, ...]:

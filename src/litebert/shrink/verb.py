@@ -12,90 +12,83 @@ if TYPE_CHECKING:
     from litebert.shrink.choose import Asked
 
 
+Overrides = Annotated[
+    list[str] | None, typer.Argument(metavar="FIELD=VALUE...", help="Fields of the fine-tuning: epochs=3.")
+]
+Rule = Annotated[
+    str | None,
+    typer.Option(
+        help="Which: top, bottom, even, odd, symmetric; by what layers do to --text: contribution, greedy "
+        "(default: top; with --tolerance the best of several, with --compare all but greedy)."
+    ),
+]
+Text = Annotated[
+    list[str] | None, typer.Option(help="A text on each line, such as a development set; can be given again.")
+]
+Tolerance = Annotated[
+    str | None, typer.Option(help="Drop as many as a task allows: 1% is a point of its score. Fine-tunes to see.")
+]
+Compare = Annotated[
+    bool, typer.Option("--compare", help="Fine-tune with every strategy and number, and write tables and a page.")
+]
+Task = Annotated[
+    str | None, typer.Option(help="The task to fine-tune for, as for finetune; with --compare several: rte,mrpc.")
+]
+Recover = Annotated[
+    bool, typer.Option("--recover", help="What is left learns from the whole model, too (see distill).")
+]
+
+
 def shrink(
     model: Annotated[str, typer.Argument(help="A litebert folder, a Hugging Face folder or a preset.")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="FIELD=VALUE...", help="Fields of the fine-tuning: epochs=3.")
-    ] = None,
+    overrides: Overrides = None,
     drop: Annotated[str | None, typer.Option(help="How many layers to drop; with --compare several: 2,4,6.")] = None,
-    strategy: Annotated[
-        str | None,
-        typer.Option(
-            help="Which: top, bottom, even, odd, symmetric; by what layers do to --text: contribution, greedy.  "
-            "[default: top; with --tolerance the best of several, with --compare all but greedy]"
-        ),
-    ] = None,
+    strategy: Rule = None,
     keep: Annotated[str | None, typer.Option(help="The layers to keep instead, 1 at the bottom: 1,2,5-7.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The folder to write.")] = None,
-    text: Annotated[
-        list[str] | None, typer.Option(help="A text on each line, such as a development set; can be given again.")
-    ] = None,
+    text: Text = None,
     texts: Annotated[int | None, typer.Option(help="Use the first so many texts only.")] = None,
     tokenizer: Annotated[Path | None, typer.Option(help="A tokenizer other than the model's own.")] = None,
-    tolerance: Annotated[
-        str | None, typer.Option(help="Drop as many as a task allows: 1% is a point of its score. Fine-tunes to see.")
-    ] = None,
-    compare: Annotated[
-        bool, typer.Option("--compare", help="Fine-tune with every strategy and number, and write tables and a page.")
-    ] = False,
-    task: Annotated[
-        str | None, typer.Option(help="The task to fine-tune for, as for finetune; with --compare several: rte,mrpc.")
-    ] = None,
+    tolerance: Tolerance = None,
+    compare: Compare = False,
+    task: Task = None,
     data: Annotated[Path | None, typer.Option(help="The task's folder, or your own file.")] = None,
     columns: Annotated[str | None, typer.Option(help="Text columns of your own file, as finetune's --text.")] = None,
     label: Annotated[str | None, typer.Option(help="Label column of your own file.")] = None,
     seeds: Annotated[int, typer.Option(help="Seeds that a verdict may take; the noise is told by them.")] = 3,
     when: Annotated[str, typer.Option(help="Layers go before fine-tuning, after it, or in steps.")] = "before",
-    recover: Annotated[
-        bool, typer.Option("--recover", help="What is left learns from the whole model, too (see distill).")
-    ] = False,
+    recover: Recover = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the runs in the folder.")] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go and write nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Drop layers from a model, by number, by strategy (Poor Man's BERT) or as many as a task allows."""
-    if tolerance is not None or compare:
-        if output is None:
-            raise InputError("say where the runs and what they give go with -o FOLDER")
-        asked_of_task = TaskAsked(
-            model=model,
-            words=tuple(overrides or ()),
-            task=task,
-            data=data,
-            columns=columns,
-            label=label,
-            output=output,
-            strategy=strategy,
-            seeds=seeds,
-            when=when,
-            recover=recover,
-            resume=resume,
-            device=device,
-        )
-        _by_task(asked_of_task, tolerance, compare, drop, keep is not None or dry_run, as_json)
+    if tolerance is None and not compare:
+        if overrides or task or data or columns or label or resume or recover or when != "before":
+            raise InputError(
+                "fine-tuning comes in with --tolerance 1% or --compare, such as --compare --task rte --data FOLDER"
+            )
+        _by_number(model, drop, keep, strategy, tuple(text or ()), texts, tokenizer, device, output, dry_run, as_json)
         return
-    if overrides or task or data or columns or label or resume or recover or when != "before":
-        raise InputError(
-            "fine-tuning comes in with --tolerance 1% or --compare, such as --compare --task rte --data FOLDER"
-        )
-    if output is None and not dry_run:
-        raise InputError("say where the smaller model goes with -o FOLDER, or only look with --dry-run")
-    if texts is not None and texts < 1:
-        raise InputError(f"--texts is {texts} but must be 1 or more")
-    from litebert.shrink.choose import Asked, check_asked
-
-    asked = Asked(
-        keep=keep,
-        drop=None if drop is None else _one(drop),
+    if output is None:
+        raise InputError("say where the runs and what they give go with -o FOLDER")
+    asked = TaskAsked(
+        model=model,
+        words=tuple(overrides or ()),
+        task=task,
+        data=data,
+        columns=columns,
+        label=label,
+        output=output,
         strategy=strategy,
-        text=tuple(text or ()),
-        most_texts=texts,
-        tokenizer=tokenizer,
+        seeds=seeds,
+        when=when,
+        recover=recover,
+        resume=resume,
         device=device,
     )
-    check_asked(asked)
-    _drop(model, asked, None if dry_run else output, as_json)
+    _by_task(asked, tolerance, compare, drop, keep is not None or dry_run, as_json)
 
 
 def _by_task(
@@ -111,6 +104,39 @@ def _by_task(
     if drop is not None or others:
         raise InputError("--tolerance finds the number itself; leave out --drop, --keep and --dry-run")
     search(asked, tolerance, as_json)
+
+
+def _by_number(
+    model: str,
+    drop: str | None,
+    keep: str | None,
+    strategy: str | None,
+    text: tuple[str, ...],
+    texts: int | None,
+    tokenizer: Path | None,
+    device: str,
+    output: Path | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """What goes by a number of layers, or by their numbers."""
+    if output is None and not dry_run:
+        raise InputError("say where the smaller model goes with -o FOLDER, or only look with --dry-run")
+    if texts is not None and texts < 1:
+        raise InputError(f"--texts is {texts} but must be 1 or more")
+    from litebert.shrink.choose import Asked, check_asked
+
+    asked = Asked(
+        keep=keep,
+        drop=None if drop is None else _one(drop),
+        strategy=strategy,
+        text=text,
+        most_texts=texts,
+        tokenizer=tokenizer,
+        device=device,
+    )
+    check_asked(asked)
+    _drop(model, asked, None if dry_run else output, as_json)
 
 
 def _one(drop: str) -> int:
