@@ -1,4 +1,5 @@
-"""What `make demo` shows: a real ALBERT at several depths, what models cost, support tickets sent to their queues."""
+"""What `make demo` shows: a real ALBERT at several depths, what models cost, and an encoder fine-tuned on support
+tickets that loses the layers it can spare."""
 
 import csv
 import shutil
@@ -21,10 +22,11 @@ REACTIONS = {
     "hydrolysis keeps the bromine": "COC(=O)c1ccc(Br)cc1.[Li+].[OH-]>>O=C(O)c1ccc([MASK])cc1",
 }
 DEPTHS = (12, 8, 6, 4)
+SHORT = ("epochs=3", "rate=2e-4", "batch=16", "scores=1", "length=64")  # runs short enough for a demonstration
 
 
 def main() -> None:
-    """Fill masks at four depths, print the plan table, route tickets, say what to try next."""
+    """Fill masks at four depths, print the plan table, shrink a model for tickets, say what to try next."""
     depths()
     print("\n2. What models cost on this machine, told before you run them.\n", flush=True)
     litebert_verb("plan", "albert-base", "albert-large", "bert-base")
@@ -35,7 +37,7 @@ def main() -> None:
         "litebert show albert-base share=attention          one of them, resolved, with a field changed",
         "litebert plan albert-base --device h200 --budget 2h  what two hours of a rented GPU buy",
         "litebert convert FOLDER OUT                        a Hugging Face checkpoint in, safetensors out",
-        "litebert shrink demo/run/model --drop 2 -o small   fewer layers",
+        "litebert layers demo/found --text FILE             what each layer does to a text",
         "litebert bench forward --no-compile                tokens per second next to transformers",
         "docs/finetune.md                                   your own data",
         "docs/pretrain.md                                   from your own text to a model in five commands",
@@ -51,34 +53,53 @@ def litebert_verb(*words: str) -> None:
 
 
 def tickets() -> None:
-    """Fine-tune a real English encoder on the shipped support tickets, score it, send new ones to their queues."""
+    """Fine-tune a real encoder on the shipped support tickets, find the layers it can spare, use what is left."""
     print(
-        "\n3. Support tickets to six queues: 717 English examples, a real encoder of six layers, two minutes or so.\n"
+        "\n3. Support tickets to six queues: 717 English examples and a real encoder of six layers. How many layers\n"
+        "   may go for a loss of one point? It is fine-tuned whole with two seeds, to see what chance alone does,\n"
+        "   then with fewer layers. This takes three or four minutes on two cores.\n"
     )
     shutil.rmtree(OUT, ignore_errors=True)
-    OUT.mkdir()
-    for name in ("tickets", "new_tickets", "new_tickets_answers"):  # the encoder reads English only
-        rows = list(csv.DictReader((EXAMPLES / "tickets" / f"{name}.csv").open(encoding="utf-8", newline="")))
-        with (OUT / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, rows[0].keys())
-            writer.writeheader()
-            writer.writerows(row for row in rows if row["language"] == "en")
-    encoder, columns = str(MINILM.relative_to(EXAMPLES.parent)), ("--text", "subject+body")
-    labelled = (*columns, "--label", "queue")
-    litebert_verb("finetune", encoder, "epochs=6", "--data", "demo/tickets.csv", *labelled, "--out", "demo/run")
-    print("\n   New tickets, which the model has never seen:", flush=True)
-    litebert_verb("predict", "demo/run", "demo/new_tickets.csv", *columns, "--out", "demo/routed.csv")
-    new, routed = (
-        list(csv.DictReader((OUT / f"{name}.csv").open(encoding="utf-8", newline="")))
-        for name in ("new_tickets", "routed")
+    rows = [row for row in read_rows(EXAMPLES / "tickets/tickets.csv") if row["language"] == "en"]
+    write_rows(OUT / "tickets/train.csv", [row for place, row in enumerate(rows) if place % 3])
+    write_rows(OUT / "tickets/dev.csv", rows[::3])  # many: a ticket is to be less than half a point
+    encoder, columns = str(MINILM.relative_to(EXAMPLES.parent)), "subject+body"
+    litebert_verb(
+        *("shrink", encoder, *SHORT, "--tolerance", "1%", "--seeds", "2", "--strategy", "contribution,top"),
+        *("--data", "demo/tickets", "--columns", columns, "--label", "queue", "-o", "demo/found"),
     )
+    if (OUT / "found/model").is_dir():
+        new_tickets(columns)
+
+
+def new_tickets(columns: str) -> None:
+    """Send tickets that no model has seen to their queues."""
+    print("\n   New tickets, sent to their queues by the smaller model:", flush=True)
+    new = [row for row in read_rows(EXAMPLES / "tickets/new_tickets_answers.csv") if row["language"] == "en"]
+    write_rows(OUT / "new_tickets.csv", [{name: row[name] for name in ("subject", "body")} for row in new])
+    litebert_verb("predict", "demo/found", "demo/new_tickets.csv", "--text", columns, "--out", "demo/routed.csv")
+    routed = read_rows(OUT / "routed.csv")
     for ticket, row in list(zip(new, routed, strict=True))[:6]:
         text = " ".join(f"{ticket['subject']} {ticket['body']}".split())
         print(f"   {row['label']:10} {text[:80]}")
-    print("\n   Scored against the queues that their author had in mind, with a page of the details:", flush=True)
-    litebert_verb(
-        "evaluate", "demo/run", "--data", "demo/new_tickets_answers.csv", *labelled, "--html", "demo/scores.html"
-    )
+    right = sum(ticket["queue"] == row["label"] for ticket, row in zip(new, routed, strict=True))
+    print(f"   {right} of {len(new)} are where their author would have sent them.")
+    print("\n   Before and after on one page: demo/found/found.html")
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """The rows of a table."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def write_rows(path: Path, rows: list[dict[str, str]]) -> None:
+    """Write a table."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, rows[0].keys())
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def depths() -> None:
@@ -89,7 +110,7 @@ def depths() -> None:
     print(f"   {'':58}" + "".join(f"{f'depth {depth}':>12}" for depth in DEPTHS))
     for title, reaction in REACTIONS.items():
         print(f"   {title}")
-        best = [model.fill(reaction, k=1, depth=depth)[0] for depth in DEPTHS]
+        best = [model.fill(reaction, top=1, depth=depth)[0] for depth in DEPTHS]
         print(f"   {reaction:58}" + "".join(f"{f'{g.token} {g.probability:.0%}':>12}" for g in best))
     speeds = [seconds(model, depth) for depth in DEPTHS]
     print(f"   {'milliseconds for the three':58}" + "".join(f"{1000 * s:12.0f}" for s in speeds))
@@ -101,7 +122,7 @@ def seconds(model: litebert.Model, depth: int) -> float:
     for _ in range(5):
         start = time.perf_counter()
         for reaction in REACTIONS.values():
-            model.fill(reaction, k=1, depth=depth)
+            model.fill(reaction, top=1, depth=depth)
         times.append(time.perf_counter() - start)
     return min(times)
 
