@@ -19,7 +19,7 @@ from litebert.tasks.columns import Columns, check_columns, find_columns
 from litebert.tasks.examples import Example, Item
 from litebert.tasks.predicting import TaskNote
 from litebert.tasks.squad import is_squad_form, parse_questions
-from litebert.tasks.table_files import Table, kind_of, read_table
+from litebert.tasks.table_files import Table, kind_of, read_table, read_text
 from litebert.tasks.tables import Row, make_items
 from litebert.text.streams import open_bytes
 
@@ -119,11 +119,11 @@ def _objects(lines: Iterator[tuple[int, str]], name: Path) -> Iterator[Cells]:
 
 
 def _whole_json(name: Path, note: TaskNote, text: str | None) -> Iterator[Item]:
-    """A file of SQuAD's form, or a list of objects."""
+    """A file of SQuAD's form, a list of objects, or an object a line."""
     try:
-        content = json.loads(name.read_text(encoding="utf-8-sig"))
-    except ValueError as error:
-        raise InputError(f"{name} is not JSON ({error}); JSON lines have the ending .jsonl") from None
+        content = json.loads(read_text(name))
+    except json.JSONDecodeError:
+        content = None  # lines; what else may be wrong is said when it is read as a table
     if is_squad_form(content):
         yield from parse_questions(content, name, [])
         return

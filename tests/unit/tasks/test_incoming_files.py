@@ -1,0 +1,38 @@
+"""Texts to predict come in every form that training takes, with the columns that training had."""
+
+import json
+
+import pytest
+
+from litebert.errors import InputError
+from litebert.tasks.incoming import incoming
+from litebert.tasks.predicting import TaskNote
+
+ROWS = [{"id": f"r{n}", "body": f"text {n}", "other": "no"} for n in range(3)]
+NOTE = TaskNote(kind="classify", labels=("a", "b"), text=("body",))
+
+
+def csv_text(delimiter: str) -> str:
+    return "\n".join(delimiter.join(row.values()) for row in [dict(zip(ROWS[0], ROWS[0], strict=True)), *ROWS]) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("lines.jsonl", "\n".join(map(json.dumps, ROWS))),
+        ("lines.json", "\n".join(map(json.dumps, ROWS)) + "\n"),
+        ("list.json", json.dumps(ROWS)),
+        ("rows.csv", csv_text(",")),
+        ("rows.tsv", csv_text("\t")),
+    ],
+)
+def test_forms(name, content, tmp_path):
+    (tmp_path / name).write_text(content)
+    found = [(item.key, item.first) for item in incoming(tmp_path / name, NOTE)]
+    assert found == [("r0", "text 0"), ("r1", "text 1"), ("r2", "text 2")]
+
+
+def test_a_file_that_is_no_json(tmp_path):
+    (tmp_path / "rows.json").write_text(json.dumps(ROWS[0]) + '\n{"body": \n')
+    with pytest.raises(InputError, match=r"rows.json, line 2 is not JSON"):
+        list(incoming(tmp_path / "rows.json", NOTE))
