@@ -13,6 +13,7 @@ from litebert.bench.verb import app as bench_app
 from litebert.corpus.verb import app as corpus_app
 from litebert.errors import InputError
 from litebert.exits.verb import exits
+from litebert.infer.verb import fill, order
 from litebert.lineage import runs_verb
 from litebert.plan.verb import plan
 from litebert.pretrain.verb import pretrain
@@ -36,6 +37,8 @@ app.command()(pretrain)
 app.command()(finetune)
 app.command()(evaluate)
 app.command()(predict)
+app.command()(fill)
+app.command()(order)
 app.add_typer(corpus_app, name="corpus")
 app.command("runs")(runs_verb)
 app.add_typer(tokenizer_app, name="tokenizer")
@@ -49,9 +52,12 @@ app.command()(study)
 
 @app.command()
 def ls() -> None:
-    """List the presets of models, then the recipes of pretraining."""
+    """List the models that are shipped, the presets of models, then the recipes of pretraining."""
+    from litebert.checkpoints.shipped import shipped_about, shipped_names
     from litebert.config import preset_names, read_preset
 
+    for name in shipped_names():
+        typer.echo(f"{name:20} trained, comes with litebert: {shipped_about(name)}")
     for kind in ("models", "recipes"):
         for name in preset_names(kind):
             typer.echo(f"{name:20} {'recipe: ' if kind == 'recipes' else ''}{read_preset(kind, name)['about']}")
@@ -67,11 +73,12 @@ def show(
     import os
     from pathlib import Path
 
+    from litebert.checkpoints.shipped import shipped_folder, shipped_names
     from litebert.config import preset_names
     from litebert.errors import nearest
 
     models, recipes = preset_names("models"), preset_names("recipes")
-    if Path(model).is_dir():
+    if Path(model).is_dir() or shipped_folder(model):
         from litebert.checkpoints.folder import model_config
 
         encoder = model_config(model, overrides or ()).encoder
@@ -81,7 +88,7 @@ def show(
         _echo_yaml(dataclasses.asdict(read_recipe(model, overrides or ())))
         return
     elif model not in models and os.sep not in model:
-        known = nearest(model, [*models, *recipes])
+        known = nearest(model, [*models, *recipes, *shipped_names()])
         raise InputError(f"'{model}' is neither a folder nor a preset nor a recipe{known}")
     else:
         from litebert.nn.families import preset_config
@@ -109,20 +116,27 @@ def convert(
         str,
         typer.Option(help="litebert: shared blocks stored once; hf: written out so that transformers loads any plan."),
     ] = "litebert",
+    dtype: Annotated[
+        str, typer.Option(help="Numbers of the weights: float32, or bfloat16 for half the bytes.")
+    ] = "float32",
 ) -> None:
     """Write a model as a folder of safetensors that litebert loads, and transformers wherever it can."""
     if to not in ("litebert", "hf"):
         raise InputError(f"--to is '{to}' but must be litebert or hf")
+    if dtype not in ("float32", "bfloat16", "float16"):
+        raise InputError(f"--dtype is '{dtype}' but must be float32, bfloat16 or float16")
     from pathlib import Path
+
+    import torch
 
     from litebert.checkpoints.folder import load_model, save_model
     from litebert.checkpoints.huggingface import is_native
     from litebert.runs import parent_of
 
-    loaded = load_model(source)
+    loaded = load_model(source, dtype=getattr(torch, dtype))
     for note in loaded.notes:
         typer.echo(f"note: {note}", err=True)
-    settings = {"source": str(source), "to": to}
+    settings = {"source": str(source), "to": to, "dtype": dtype}
     parents = [parent_of("source", Path(source))] if Path(source).is_dir() else []
     save_model(
         folder,

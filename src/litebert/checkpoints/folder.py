@@ -29,9 +29,10 @@ from litebert.checkpoints.convert import (
 )
 from litebert.checkpoints.huggingface import is_native, read_encoder_config, read_heads, write_config
 from litebert.checkpoints.names import NAMES
+from litebert.checkpoints.shipped import check_shipped, shipped_folder, shipped_names
 from litebert.checkpoints.tensors import has_tensors, read_tensors, write_tensors
-from litebert.config import build, parse_overrides
-from litebert.errors import InputError
+from litebert.config import build, parse_overrides, preset_names
+from litebert.errors import InputError, nearest
 from litebert.nn.config import EncoderConfig
 from litebert.nn.families import preset_config
 from litebert.nn.network import PRETRAINING_HEADS, HeadName, HeadsConfig, Network, NetworkConfig
@@ -60,7 +61,7 @@ def load_model(
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> Loaded:
-    """A model from a preset, a litebert folder or a Hugging Face folder.
+    """A model from a preset, a litebert folder, a Hugging Face folder or the name of a shipped model.
 
     ``heads`` says which heads are wanted; without it a folder gives those it has and a preset the pretraining ones.
     """
@@ -68,6 +69,7 @@ def load_model(
     if folder.is_dir():
         if overrides:
             raise InputError(f"{folder} is a trained model: fields such as {overrides[0]} can only change a preset")
+        check_shipped(folder)
         loaded = _read_folder(folder, heads)
     else:
         config = model_config(source, overrides)
@@ -78,8 +80,10 @@ def load_model(
 
 
 def model_folder(source: str | os.PathLike[str]) -> Path:
-    """The folder that holds the model: the one named, or ``model`` inside it where that is a run."""
+    """The folder that holds the model: the one named, ``model`` inside it where that is a run, or a shipped one."""
     folder = Path(source)
+    if not folder.is_dir():
+        return shipped_folder(source) or folder
     inside = folder / "model"
     return inside if (inside / CONFIG).is_file() and not (folder / CONFIG).is_file() else folder
 
@@ -97,7 +101,10 @@ def model_config(source: str | os.PathLike[str], overrides: Sequence[str] = ()) 
         changes = parse_overrides(overrides)
         encoder = build(EncoderConfig, {**dataclasses.asdict(config.encoder), **changes}) if changes else config.encoder
         return replace(config, encoder=encoder)
-    return NetworkConfig(encoder=preset_config(str(source), overrides), heads=HeadsConfig(names=PRETRAINING_HEADS))
+    name, names = str(source), [*preset_names("models"), *shipped_names()]
+    if name not in names and os.sep not in name:
+        raise InputError(f"'{name}' is neither a folder nor a preset nor a shipped model{nearest(name, names)}")
+    return NetworkConfig(encoder=preset_config(name, overrides), heads=HeadsConfig(names=PRETRAINING_HEADS))
 
 
 def save_model(

@@ -1,9 +1,10 @@
-"""The Python API: ``load`` a model, then ask it for states, vectors or missing words."""
+"""The Python API: ``load`` a model, then ask it for states, vectors, missing words or the order of texts."""
 
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from itertools import accumulate
+from typing import overload
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from litebert.checkpoints.folder import load_model, save_model
 from litebert.errors import InputError, nearest
+from litebert.infer.filling import Guess, best_pieces, gap_places, guess_at
 from litebert.infer.packing import token_batches
 from litebert.nn.config import EncoderConfig
 from litebert.nn.layout import Layout
@@ -18,16 +20,9 @@ from litebert.nn.network import Network
 from litebert.text.pairs import Encoded
 from litebert.text.tokenizer import Tokenizer
 
+__all__ = ["Guess", "Model", "load"]
+
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
-
-
-@dataclass(frozen=True)
-class Guess:
-    """A word for a gap: as a person reads it, its id, and how likely the model thinks it is."""
-
-    token: str
-    id: int
-    probability: float
 
 
 class Model:
@@ -80,32 +75,85 @@ class Model:
             vectors[batch] = self.network.pooled(states, layout).float().cpu().numpy()
         return vectors
 
+    @overload
+    def fill(  # type: ignore[overload-overlap]  # a str is a sequence of strs, too
+        self, texts: str, top: int = 5, *, depth: int | None = None
+    ) -> list[Guess] | list[list[Guess]]: ...
+
+    @overload
+    def fill(self, texts: Sequence[str], top: int = 5, *, depth: int | None = None) -> list[list[list[Guess]]]: ...
+
+    def fill(
+        self, texts: str | Sequence[str], top: int = 5, *, depth: int | None = None
+    ) -> list[Guess] | list[list[Guess]] | list[list[list[Guess]]]:
+        """The ``top`` likeliest words for the masks in texts: for each text a list for each of its masks.
+
+        For a single text: the list for its mask; with several masks, such a list for each.
+        """
+        tokenizer = self._tokenizer()
+        if isinstance(texts, str):
+            found = self.fill_encoded([tokenizer.encode(texts)], top, depth=depth)[0]
+            return found[0] if len(found) == 1 else found
+        return self.fill_encoded(tokenizer.encode_batch(list(texts)), top, depth=depth)
+
     @torch.no_grad()
-    def fill(self, text: str, k: int = 5, *, depth: int | None = None) -> list[Guess] | list[list[Guess]]:
-        """The ``k`` likeliest words for the mask in a text; with several masks, such a list for each."""
+    def fill_encoded(
+        self, inputs: Sequence[Encoded], top: int = 5, *, depth: int | None = None, batch_tokens: int = 8192
+    ) -> list[list[list[Guess]]]:
+        """``fill`` for inputs that are ids already."""
         tokenizer = self._tokenizer()
         if "masked_lm" not in self.network.heads:
             raise InputError(
                 "this model has no masked-LM head, so it cannot fill gaps; load one that was saved with it"
             )
-        encoded = tokenizer.encode(text)
-        gaps = [place for place, id in enumerate(encoded.ids) if id == tokenizer.mask_id]
-        if not gaps:
-            raise InputError(f"there is no {tokenizer.mask_token} in the text; put one where a word is missing")
-        flat, layout, kinds = self._pack_encoded([encoded])
-        places = torch.tensor(gaps, device=self.device)
-        if self.network.encoder.embeddings.mask is None:
+        if top < 1:
+            raise InputError(f"{top} guesses asked for; ask for 1 or more")
+        gaps = [gap_places(one.ids, tokenizer) for one in inputs]
+        for number, places in enumerate(gaps, 1):
+            if not places:
+                which = "the text" if len(inputs) == 1 else f"text {number}"
+                raise InputError(f"there is no {tokenizer.mask_token} in {which}; put one where a word is missing")
+        found: list[list[list[Guess]]] = [[] for _ in inputs]
+        for batch in token_batches([len(one.ids) for one in inputs], batch_tokens):
+            packed = self._pack_encoded([inputs[index] for index in batch])
+            starts = accumulate((len(inputs[index].ids) for index in batch), initial=0)
+            owners = [
+                (index, place, start + place)
+                for index, start in zip(batch, starts, strict=False)
+                for place in gaps[index]
+            ]
+            flat = torch.tensor([place for _, _, place in owners], device=self.device)
+            best = best_pieces(self.network, packed, flat, top, depth)
+            for (index, place, _), pieces in zip(owners, best, strict=True):
+                ids = inputs[index].ids
+                found[index].append([guess_at(ids, place, id, share, tokenizer) for id, share in pieces])
+        return found
+
+    @torch.no_grad()
+    def order(
+        self, pairs: Sequence[tuple[str, str]], *, depth: int | None = None, batch_tokens: int = 8192
+    ) -> list[float]:
+        """For each pair of texts how likely they stand in the right order, by the sentence-order head.
+
+        The head is asked about both orders and what it says is averaged, so a pair and its reverse add up to one.
+        """
+        if "order" not in self.network.heads:
+            raise InputError(
+                "this model has no sentence-order head; load one that was pretrained with it and not tuned"
+            )
+        if any(isinstance(pair, str) or len(pair) != 2 for pair in pairs):
+            raise InputError("order takes a list of pairs of texts, such as [('First.', 'Second.')]")
+        firsts, seconds = [first for first, _ in pairs], [second for _, second in pairs]
+        limit = self.config.max_positions or None
+        encoded = self._tokenizer().encode_batch([*firsts, *seconds], [*seconds, *firsts], limit)
+        shares = torch.empty(len(encoded))
+        for batch in token_batches([len(one.ids) for one in encoded], batch_tokens):
+            flat, layout, kinds = self._pack_encoded([encoded[index] for index in batch])
             states = self.network.encoder(flat, layout, kinds, depth=depth)
-        else:  # a permutation language model predicts from its query stream, which sees the text but not the gaps
-            ranks = torch.full_like(flat, -1).index_fill(0, places, 0)
-            states = self.network.encoder.two_streams(flat, layout, ranks, kinds, depth=depth)[1]
-        probabilities = self.network.masked_lm(states, places).float().softmax(-1)
-        best = probabilities.topk(min(k, probabilities.shape[-1]))
-        guesses = [
-            [Guess(tokenizer.decode([id]) or tokenizer.piece(id), id, p) for p, id in zip(*row, strict=True)]
-            for row in zip(best.values.tolist(), best.indices.tolist(), strict=True)
-        ]
-        return guesses[0] if len(guesses) == 1 else guesses
+            scores = self.network.heads["order"](self.network.pooled(states, layout))
+            shares[batch] = scores.float().softmax(-1)[:, 0].cpu()
+        as_given, reversed_ = shares.split(len(pairs)) if pairs else (shares, shares)
+        return ((as_given + 1 - reversed_) / 2).tolist()
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write a model folder that litebert loads, and ``transformers`` too wherever it has a class for the plan."""
@@ -164,7 +212,7 @@ def load(
     tokenizer: Tokenizer | None = None,
     overrides: Sequence[str] = (),
 ) -> Model:
-    """A model from a preset name, a litebert folder or a Hugging Face folder; what is new in it is warned of."""
+    """A model by its shipped name, from a folder (ours or Hugging Face's) or a preset; what is new is warned of."""
     if dtype not in DTYPES:
         raise InputError(f"dtype is '{dtype}'{nearest(dtype, DTYPES)}")
     if device.startswith("cuda") and not torch.cuda.is_available():

@@ -62,20 +62,20 @@ def test_encode_keeps_the_order_of_the_texts(model):
 
 
 def test_fill_gives_the_likeliest_words(model):
-    guesses = model.fill("the cat [MASK] on a mat", k=3)
+    guesses = model.fill("the cat [MASK] on a mat", top=3)
     assert len(guesses) == 3
     assert [g.probability for g in guesses] == sorted((g.probability for g in guesses), reverse=True)
     assert all(g.token == WORDS[g.id] for g in guesses)
-    both = model.fill("the [MASK] sat [MASK]", k=2)
+    both = model.fill("the [MASK] sat [MASK]", top=2)
     assert len(both) == 2 and len(both[0]) == 2
-    everything = model.fill("[MASK]", k=1000)
+    everything = model.fill("[MASK]", top=1000)
     assert len(everything) == len(WORDS) and abs(sum(g.probability for g in everything) - 1) < 1e-4
 
 
 def test_fill_of_a_permutation_model_looks_past_the_gap(tokenizer):
     net = network(family="xlnet", positions="relative", max_positions=0, num_segments=0, embedding_norm=False)
     model = Model(net, tokenizer)
-    one, other = (model.fill("the cat [MASK] on", k=3, depth=depth) for depth in (2, 3))
+    one, other = (model.fill("the cat [MASK] on", top=3, depth=depth) for depth in (2, 3))
     assert one != other and all(0 < g.probability < 1 for g in one)
 
 

@@ -1,0 +1,58 @@
+"""Models that come with the package: a folder for each in ``litebert/models``, with the checksums of its files.
+
+A name stands for such a folder wherever a model is asked for. Light: ``litebert ls`` reads this without torch.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+
+from litebert.errors import InputError
+
+SHIPPED = Path(__file__).parents[1] / "models"
+CARD = "README.md"
+CHECKSUMS = "SHA256SUMS"  # in the form that `sha256sum -c` reads
+
+
+def shipped_names() -> list[str]:
+    """The models that came with the package."""
+    return sorted(path.parent.name for path in SHIPPED.glob(f"*/{CHECKSUMS}"))
+
+
+def shipped_folder(source: str | os.PathLike[str]) -> Path | None:
+    """Where the shipped model of a name lies, if there is one."""
+    return SHIPPED / str(source) if str(source) in shipped_names() else None
+
+
+def shipped_about(name: str) -> str:
+    """What a shipped model's card opens with, in a line, and its size."""
+    folder = SHIPPED / name
+    card = folder / CARD
+    lines = card.read_text(encoding="utf-8").splitlines() if card.is_file() else []
+    about = next((line.strip() for line in lines if line.strip() and not line.startswith(("#", "-", "|", "!"))), "")
+    megabytes = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
+    return f"{about} ({megabytes:.1f} MB)".strip()
+
+
+def write_checksums(folder: Path) -> None:
+    """Note what every file of a folder is, so that a damaged one is told."""
+    files = sorted(path for path in folder.iterdir() if path.is_file() and path.name != CHECKSUMS)
+    lines = [f"{_digest(path)}  {path.name}\n" for path in files]
+    (folder / CHECKSUMS).write_text("".join(lines), encoding="utf-8")
+
+
+def check_shipped(folder: Path) -> None:
+    """An error where a file of a shipped model is not the one that was shipped; other folders are not looked at."""
+    if folder.parent != SHIPPED:
+        return
+    for line in (folder / CHECKSUMS).read_text(encoding="utf-8").splitlines():
+        digest, _, name = line.partition("  ")
+        path = folder / name
+        if not path.is_file() or _digest(path) != digest:
+            wrong = "is not the file that was shipped" if path.is_file() else "is missing"
+            raise InputError(f"the model {folder.name} is damaged: {path} {wrong}; install litebert again")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,144 @@
+"""``litebert fill`` and ``litebert order``. Light at import: what they need, they import when they run."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from litebert.errors import InputError
+
+if TYPE_CHECKING:
+    from litebert.infer.filling import Guess
+    from litebert.infer.model import Model
+
+SourceModel = Annotated[str, typer.Argument(help="A shipped name, or the folder of a pretrained model.")]
+Depth = Annotated[int | None, typer.Option(help="Use only so many layers.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+OnDevice = Annotated[str, typer.Option(help="cpu or cuda.")]
+
+
+def fill(
+    model: SourceModel,
+    texts: Annotated[
+        list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts with [MASK] in them; else standard input.")
+    ] = None,
+    file: Annotated[Path | None, typer.Option(help="A file with a text on each line.")] = None,
+    cloze: Annotated[
+        Path | None, typer.Option(help="Score JSON lines of texts with the words that fit: examples/cloze.jsonl.")
+    ] = None,
+    top: Annotated[int, typer.Option(help="How many guesses for each mask.")] = 5,
+    depth: Depth = None,
+    device: OnDevice = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """The likeliest words for the masks in texts, or how often a model knows the words of a list."""
+    if sum((bool(texts), file is not None, cloze is not None)) > 1:
+        raise InputError("give texts, a --file of texts or a --cloze list, one of them")
+    if top < 1:
+        raise InputError(f"--top is {top} but must be 1 or more")
+    if cloze is not None:
+        _score(_load(model, device), model, cloze, top, depth, as_json)
+        return
+    lines = texts or _lines(file)
+    loaded = _load(model, device)
+    found = loaded.fill(lines, top, depth=depth)
+    if as_json:
+        rows = [
+            {"text": text, "masks": [[vars(guess) for guess in guesses] for guesses in masks]}
+            for text, masks in zip(lines, found, strict=True)
+        ]
+        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    for text, masks in zip(lines, found, strict=True):
+        typer.echo(text)
+        for number, guesses in enumerate(masks, 1):
+            typer.echo(f"  {f'{number}: ' if len(masks) > 1 else ''}{_said(guesses)}")
+
+
+def order(
+    model: SourceModel,
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FIRST SECOND]", help="Two texts; else lines with a tab between the two."),
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option(help="A file with two texts and a tab between them on each line.")
+    ] = None,
+    depth: Depth = None,
+    device: OnDevice = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """Which of two neighbouring texts comes first, by the sentence-order head, and how sure it is."""
+    if texts and (file is not None or len(texts) != 2):
+        raise InputError("give two texts, or a --file of lines with a tab between the two")
+    pairs = [(texts[0], texts[1])] if texts else [_pair(line) for line in _lines(file)]
+    shares = _load(model, device).order(pairs, depth=depth)
+    if as_json:
+        rows = [
+            {"first": first, "second": second, "in_order": share}
+            for (first, second), share in zip(pairs, shares, strict=True)
+        ]
+        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    for (first, second), share in zip(pairs, shares, strict=True):
+        likelier = (first, second) if share >= 0.5 else (second, first)
+        verdict = "as given" if share >= 0.5 else "the other way round"
+        typer.echo(f"{max(share, 1 - share):.1%} {verdict}: {likelier[0]} | {likelier[1]}")
+
+
+def _load(model: str, device: str) -> "Model":
+    import warnings
+
+    from litebert.infer.model import load
+
+    with warnings.catch_warnings(record=True) as notes:
+        loaded = load(model, device)
+    for note in notes:
+        typer.echo(f"note: {note.message}", err=True)
+    return loaded
+
+
+def _lines(file: Path | None) -> list[str]:
+    """Texts of a file or of standard input, one a line, empty lines left out."""
+    if file is not None and not file.is_file():
+        raise InputError(f"there is no file '{file}'; name one with a text on each line")
+    content = file.read_text(encoding="utf-8") if file is not None else sys.stdin.read()
+    lines = [line.strip("\r\n") for line in content.split("\n") if line.strip()]
+    if not lines:
+        raise InputError("there are no texts; give one or more, a --file, or lines on standard input")
+    return lines
+
+
+def _pair(line: str) -> tuple[str, str]:
+    first, tab, second = line.partition("\t")
+    if not tab or not first.strip() or not second.strip():
+        raise InputError(f"'{line}' is not two texts with a tab between them")
+    return first, second
+
+
+def _said(guesses: "Sequence[Guess]") -> str:
+    return "   ".join(f"{guess.word} {guess.probability:.1%}" for guess in guesses)
+
+
+def _score(loaded: "Model", name: str, path: Path, top: int, depth: int | None, as_json: bool) -> None:
+    """Score a list of texts with the words that fit."""
+    from litebert.infer.cloze import as_plain, read_clozes, score_clozes, shares
+
+    filled = score_clozes(loaded, read_clozes(path), top=top, depth=depth)
+    scores = shares(filled)
+    if as_json:
+        facts = {"cloze": path.name, "model": name, "depth": depth or loaded.config.num_layers, "top": top}
+        facts |= {"scores": {kind: vars(share) for kind, share in scores.items()}}
+        typer.echo(json.dumps(facts | {"items": [as_plain(one) for one in filled]}, indent=2, ensure_ascii=False))
+        return
+    typer.echo(f"{'':12} {'texts':>6} {'first':>8} {f'top {top}':>8}")
+    for kind, share in scores.items():
+        typer.echo(f"{kind:12} {share.items:6} {share.first:8.1%} {share.top:8.1%}")
+    missed = [one for one in filled if one.rank is None]
+    if missed:
+        typer.echo(f"\nnone right among the first {top}:")
+    for one in missed:
+        typer.echo(f"{one.cloze.text}  ({one.cloze.accept[0]})\n  {_said(one.guesses)}")
