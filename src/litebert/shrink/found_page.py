@@ -28,7 +28,7 @@ def standing_rows(report: TaskReport) -> list[list[str]]:
         rows += [
             ["after", *_cells(after)],
             [
-                "",
+                "of before",
                 f"{after.layers / before.layers:.0%}",
                 f"{after.parameters / before.parameters:.0%}",
                 f"{after.parameters / before.parameters:.0%}",
@@ -56,8 +56,8 @@ def _points(scores: Sequence[float]) -> str:
 
 def make_page(report: TaskReport) -> str:
     """The page."""
-    title = f"As few layers of {report.model} as {report.task} allows"
-    parts = [f"<h1>{html.escape(title)}</h1><p class=quiet>within {report.tolerance:.2%} of all layers</p>"]
+    title = f"The layers of {report.model} that {report.task} can spare"
+    parts = [f"<h1>{html.escape(title)}</h1><p class=quiet>for a loss of {100 * report.tolerance:g} points</p>"]
     parts += [f"<p>{html.escape(sentence)}</p>" for sentence in report.sentences]
     if report.dropped:
         parts.append(f"<p>dropped: {ranges(report.dropped)}; kept: {ranges(report.kept)}</p>")
@@ -75,6 +75,7 @@ def make_page(report: TaskReport) -> str:
                 partial(_draw, report),
             )
         ),
+        *([plot_part(_costs(report))] if report.dropped else []),
         "</div><h2>All that was tried</h2>",
         table_part(_tried(report)),
     ]
@@ -98,6 +99,28 @@ def _tried(report: TaskReport) -> list[list[str]]:
     return rows
 
 
+def _costs(report: TaskReport) -> Panel:
+    before, after = report.before, report.after
+    shares = {
+        "layers": after.layers / before.layers,
+        "parameters, size": after.parameters / before.parameters,
+        "time an input": after.milliseconds / before.milliseconds,
+        report.metric.replace("_", " "): statistics.fmean(after.scores) / statistics.fmean(before.scores),
+    }
+    reading = "Each as a share of what it was with all layers (the dashed line)."
+    return Panel("What is left", reading, partial(_draw_costs, shares))
+
+
+def _draw_costs(shares: dict[str, float], axes: Axes) -> None:
+    bars = axes.barh(list(shares), [100 * share for share in shares.values()], color=COLOURS[0], height=0.55)
+    axes.bar_label(bars, [f"{share:.0%}" for share in shares.values()], padding=3, fontsize=9)
+    axes.axvline(100, color=GREY, linestyle="--", linewidth=1)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 115)
+    axes.set_xlabel("% of before")
+    axes.spines[["top", "right"]].set_visible(False)
+
+
 def _draw(report: TaskReport, axes: Axes) -> None:
     whole, noise = 100 * report.found.whole, 100 * report.found.noise
     axes.axhspan(whole - noise, whole, color=GREY, alpha=0.25, linewidth=0)
@@ -106,10 +129,11 @@ def _draw(report: TaskReport, axes: Axes) -> None:
     names = list(dict.fromkeys(one.strategy for one in report.found.verdicts))
     for number, name in enumerate(names):
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+        aside = 0.08 * (number - (len(names) - 1) / 2)  # or one would hide the other
         for fits in (True, False):
             some = [one for one in report.found.verdicts if one.strategy == name and one.fits == fits]
             axes.plot(
-                [one.dropped for one in some],
+                [one.dropped + aside for one in some],
                 [100 * one.mean for one in some],
                 marker,
                 color=colour,

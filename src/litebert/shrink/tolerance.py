@@ -55,7 +55,8 @@ class Found:
         else:
             first = (
                 f"{layers_in_words(self.best.dropped)} can go ({self.best.strategy}): the score is "
-                f"{self.best.mean:.4g} after {self.whole:.4g}, a loss of {self.best.loss:.4g}, {self.best.reason}"
+                f"{self.best.mean:.4g}, with all layers {self.whole:.4g}, so the loss is {self.best.loss:.4g}: "
+                f"{self.best.reason}"
             )
         if self.seeds == 1:
             return [first, "one seed says nothing about the noise: this loss may be chance; use three or more"]
