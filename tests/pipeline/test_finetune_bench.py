@@ -40,17 +40,17 @@ def test_speed_side_by_side(glue, tmp_path):
 
 
 def test_quality_side_by_side(glue, tmp_path):
-    """Each side in a run of its own; together they are the table, and nothing is done twice."""
+    """Sides and seeds in runs of their own; together they are the table, and nothing is done twice."""
     model = toy.make_model(tmp_path / "model")
-    settings = QualitySettings(model=str(model), seeds=2, epochs=12, rate=3e-3)
-    results = tmp_path / "results"
-    assert bench_quality(settings, glue, tasks=["sst2"], sides=["theirs"], results=results) == []
+    settings, results = QualitySettings(model=str(model), epochs=12, rate=3e-3), tmp_path / "results"
+    assert bench_quality(settings, glue, tasks=["sst2"], sides=["theirs"], seeds=[1, 0], results=results) == []
+    assert bench_quality(settings, glue, tasks=["sst2"], sides=["ours"], seeds=[1], results=results) != []
     said: list[str] = []
-    found = bench_quality(settings, glue, tasks=["sst2"], results=results, say=said.append)
-    assert any("sst2 ours, seed 1" in line for line in said) and not any("theirs" in line for line in said)
-    assert found[0].ours.metric == "accuracy" and len(found[0].ours.scores) == len(found[0].theirs.scores) == 2
-    assert min(*found[0].ours.scores, *found[0].theirs.scores) > 0.9
-    assert "sst2" in quality_table(found)
-    assert bench_quality(settings, tmp_path / "nowhere", tasks=["sst2"], results=results) == found
+    found = bench_quality(settings, glue, tasks=["sst2"], seeds=[0, 1], results=results, say=said.append)
+    assert [line.split(":")[0] for line in said if "seed" in line] == ["sst2 ours, seed 0"]
+    assert found[0].metric == "accuracy" and [one.seed for one in found[0].ours] == [0, 1]
+    assert min(one.score for one in (*found[0].ours, *found[0].theirs)) > 0.9
+    assert "sst2" in quality_table(found) and "of 2 seeds" in quality_table(found)
+    assert bench_quality(settings, tmp_path / "nowhere", tasks=["sst2"], seeds=[0, 1], results=results) == found
     with pytest.raises(InputError, match="other settings"):
-        bench_quality(replace(settings, seeds=3), glue, tasks=["sst2"], results=results)
+        bench_quality(replace(settings, batch=8), glue, tasks=["sst2"], seeds=[0], results=results)

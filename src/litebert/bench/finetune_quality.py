@@ -1,7 +1,7 @@
 """Is it as good? The same small tasks fine-tuned here and by ``transformers``, several seeds each, same settings.
 
-Both train for the same number of steps and are scored once, at the end, by the same metrics on all of dev. Sides and
-tasks can run apart, in processes of their own: what is done is kept in a folder, and a table is made of all of it.
+Both train for the same number of steps and are scored once, at the end, by the same metrics on all of dev. Sides, tasks
+and seeds can run apart, in processes of their own: what is done is kept in a folder, and a table is made of all of it.
 """
 
 import json
@@ -38,7 +38,6 @@ class QualitySettings:
 
     model: str
     device: str = "cpu"
-    seeds: int = 5
     epochs: float = 4.0
     rate: float = 5e-5
     batch: int = 32
@@ -51,28 +50,32 @@ class QualitySettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Side:
-    """The scores of several seeds on one side."""
+class Scored:
+    """One seed of one side."""
 
     settings: QualitySettings
     task: str
     metric: str
     side: SideName
-    scores: tuple[float, ...]
-    seconds: float  # of training, all seeds together
+    seed: int
+    score: float
+    seconds: float  # of training and scoring
     engine: str
 
 
 @dataclass(frozen=True)
 class Quality:
-    """Both sides of a task; ``difference`` is of the medians, in points."""
+    """The seeds of both sides of a task; ``difference`` is of the medians, in points."""
 
-    ours: Side
-    theirs: Side
+    task: str
+    metric: str
+    ours: tuple[Scored, ...]
+    theirs: tuple[Scored, ...]
 
     @property
     def difference(self) -> float:
-        return 100 * (statistics.median(self.ours.scores) - statistics.median(self.theirs.scores))
+        ours, theirs = (statistics.median(one.score for one in side) for side in (self.ours, self.theirs))
+        return 100 * (ours - theirs)
 
 
 def quality_table(found: Sequence[Quality]) -> str:
@@ -81,15 +84,13 @@ def quality_table(found: Sequence[Quality]) -> str:
     for one in found:
         ours, theirs = (
             f"{100 * statistics.median(scores):.1f} ({100 * min(scores):.1f} to {100 * max(scores):.1f})"
-            for scores in (one.ours.scores, one.theirs.scores)
+            for scores in ([each.score for each in side] for side in (one.ours, one.theirs))
         )
-        seconds = f"{one.ours.seconds:.0f} and {one.theirs.seconds:.0f}"
-        task, metric = one.ours.task, one.ours.metric
-        lines.append(f"{task:8} {metric:10} {ours:>20} {theirs:>20} {one.difference:+7.2f} {seconds:>15}")
+        seconds = " and ".join(f"{sum(each.seconds for each in side):.0f}" for side in (one.ours, one.theirs))
+        lines.append(f"{one.task:8} {one.metric:10} {ours:>20} {theirs:>20} {one.difference:+7.2f} {seconds:>15}")
     if found:
-        lines.append(
-            f"medians (lowest to highest) of {len(found[0].ours.scores)} seeds; theirs by {found[0].theirs.engine}"
-        )
+        engine = found[0].theirs[0].engine
+        lines.append(f"medians (lowest to highest) of {len(found[0].ours)} seeds; theirs by {engine}")
     return "\n".join(lines)
 
 
@@ -99,44 +100,51 @@ def bench_quality(
     *,
     tasks: Sequence[str] = TASKS,
     sides: Sequence[SideName] = SIDES,
+    seeds: Sequence[int] = range(5),
     results: Path | None = None,
     say: Say = lambda _: None,
 ) -> list[Quality]:
-    """Fine-tune with every seed on every task, but for what is done in ``results``; gives the tasks with both sides."""
-    if settings.seeds < 1:
-        raise InputError(f"--seeds is {settings.seeds} but must be 1 or more")
+    """Fine-tune with every seed on every task, but for what is done in ``results``; gives the tasks that are whole."""
+    if not seeds:
+        raise InputError("there are no seeds; --seeds must be 1 or more")
     found = []
     for task in tasks:
-        done = {side: _kept(settings, task, side, results) for side in SIDES}
-        missing = [side for side in sides if done[side] is None]
+        done = {(side, seed): _kept(settings, task, side, seed, results) for side in SIDES for seed in seeds}
+        missing = [(side, seed) for side in sides for seed in seeds if done[side, seed] is None]
         if missing:
             with tempfile.TemporaryDirectory() as folder:
                 work = _Work.of(settings, task, data, Path(folder))
-                for side in missing:
-                    done[side] = one = work.run(side, say)
-                    if results is not None:
-                        results.mkdir(parents=True, exist_ok=True)
-                        write_atomically(_place(results, task, side), json.dumps(asdict(one), indent=2) + "\n")
-        ours, theirs = done["ours"], done["theirs"]
-        if ours is not None and theirs is not None:
-            found.append(Quality(ours, theirs))
+                for side, seed in missing:
+                    made = work.run(side, seed, say)
+                    _keep(made, results)
+                    done[side, seed] = made
+        ours, theirs = (tuple(one for seed in seeds if (one := done[side, seed])) for side in SIDES)
+        if len(ours) == len(theirs) == len(seeds):
+            found.append(Quality(task, ours[0].metric, ours, theirs))
     return found
 
 
-def _place(results: Path, task: str, side: SideName) -> Path:
-    return results / f"{task}-{side}.json"
+def _place(results: Path, task: str, side: SideName, seed: int) -> Path:
+    return results / f"{task}-{side}-{seed}.json"
 
 
-def _kept(settings: QualitySettings, task: str, side: SideName, results: Path | None) -> Side | None:
+def _keep(one: Scored, results: Path | None) -> None:
+    if results is not None:
+        results.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(asdict(one), indent=2) + "\n"
+        write_atomically(_place(results, one.task, one.side, one.seed), text)
+
+
+def _kept(settings: QualitySettings, task: str, side: SideName, seed: int, results: Path | None) -> Scored | None:
     """What was done before."""
-    path = None if results is None else _place(results, task, side)
+    path = None if results is None else _place(results, task, side, seed)
     if path is None or not path.is_file():
         return None
     fields = json.loads(path.read_text(encoding="utf-8"))
     made_with = build(QualitySettings, fields["settings"])
     if made_with != settings:
         raise InputError(f"{path} was made with other settings ({made_with}); name another folder for --results")
-    return Side(**{**fields, "settings": made_with, "scores": tuple(fields["scores"])})
+    return Scored(**{**fields, "settings": made_with})
 
 
 @dataclass(frozen=True)
@@ -157,25 +165,20 @@ class _Work:
         )
         return cls(settings, prepare(asked, read), asked)
 
-    def run(self, side: SideName, say: Say) -> Side:
-        """Every seed of one side."""
-        scores: list[float] = []
-        seconds = 0.0
-        metric = self.prepared.data.metrics[0]
-        for seed in range(self.settings.seeds):
-            score, took = self._ours(seed, say) if side == "ours" else self._theirs(seed)
-            scores.append(score)
-            seconds += took
-            say(f"{self.prepared.data.name} {side}, seed {seed}: {metric} {score:.4f} in {took:.1f} seconds")
-        engine = "litebert" if side == "ours" else "Trainer" if has_trainer() else "a plain loop"
-        return Side(
+    def run(self, side: SideName, seed: int, say: Say) -> Scored:
+        """One seed of one side."""
+        data = self.prepared.data
+        score, seconds = self._ours(seed, say) if side == "ours" else self._theirs(seed)
+        say(f"{data.name} {side}, seed {seed}: {data.metrics[0]} {score:.4f} in {seconds:.1f} seconds")
+        return Scored(
             settings=self.settings,
-            task=self.prepared.data.name,
-            metric=metric,
+            task=data.name,
+            metric=data.metrics[0],
             side=side,
-            scores=tuple(scores),
+            seed=seed,
+            score=score,
             seconds=seconds,
-            engine=engine,
+            engine="litebert" if side == "ours" else "Trainer" if has_trainer() else "a plain loop",
         )
 
     def _ours(self, seed: int, say: Say) -> tuple[float, float]:

@@ -107,6 +107,7 @@ def finetune(
     ] = False,
     tasks: Annotated[str, typer.Option(help="With --quality: which of them.")] = "mrpc,rte,cola,stsb",
     seeds: Annotated[int, typer.Option(help="With --quality: how many seeds.")] = 5,
+    first_seed: Annotated[int, typer.Option(help="With --quality: the first of them.")] = 0,
     epochs: Annotated[float, typer.Option(help="With --quality: how long.")] = 4.0,
     side: Annotated[str, typer.Option(help="With --quality: ours or theirs alone.")] = "",
     results: Annotated[
@@ -126,9 +127,15 @@ def finetune(
 
         if side not in ("", *SIDES):
             raise InputError(f"--side is '{side}' but must be ours or theirs")
-        asked = QualitySettings(model=model, device=device, seeds=seeds, epochs=epochs)
-        sides = [name for name in SIDES if side in ("", name)]
-        found = bench_quality(asked, data, tasks=tasks.split(","), sides=sides, results=results, say=say)
+        found = bench_quality(
+            QualitySettings(model=model, device=device, epochs=epochs),
+            data,
+            tasks=tasks.split(","),
+            sides=[name for name in SIDES if side in ("", name)],
+            seeds=range(first_seed, first_seed + seeds),
+            results=results,
+            say=say,
+        )
         typer.echo(json_module.dumps([dataclasses.asdict(o) for o in found]) if json else quality_table(found))
         return
     from litebert.bench.finetune import BATCHES, bench_finetune, table
