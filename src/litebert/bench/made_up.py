@@ -71,15 +71,27 @@ def full_batches(config: EncoderConfig, tokens: int, length: int, count: int, li
     ]
 
 
-def mixed_batches(config: EncoderConfig, tokens: int, length: int, count: int) -> list[Batch]:
-    """Batches of sequences of mixed lengths, half the full length in the mean."""
+def mixed_batches(
+    config: EncoderConfig, tokens: int, length: int, count: int, like: Batch | None = None
+) -> list[Batch]:
+    """Batches of sequences of mixed lengths, half the full length in the mean, in tensors of the shapes of ``like``."""
     drawn: list[list[int]] = [[]]
     for size in mixed_lengths(4 * count * tokens // length + 64, length / 2, length):
         if sum(drawn[-1]) + size > tokens:
             drawn.append([])
         drawn[-1].append(size)
-    most = max(map(len, drawn)) + tokens // length
+    most, room = max(map(len, drawn)) + tokens // length, 0
+    if like is not None:
+        most, room = len(like.order_labels), len(like.mask_positions)
+        drawn = [_covering(sizes, tokens, length, most) for sizes in drawn]
     return [
-        made_up_batch(config, sizes, tokens=tokens, length=length, sequences=most, seed=seed)
+        made_up_batch(config, sizes, tokens=tokens, length=length, sequences=most, room=room, seed=seed)
         for seed, sizes in enumerate(drawn[:count])
     ]
+
+
+def _covering(sizes: list[int], tokens: int, length: int, most: int) -> list[int]:
+    """So many of the sequences that with those of padding after them there are at most ``most``."""
+    while len(sizes) + -(-(tokens - sum(sizes)) // length) > most:
+        sizes = sizes[:-1]
+    return sizes

@@ -52,6 +52,7 @@ class TheirPretraining:
     def __init__(self, model: nn.Module, device: torch.device, compiled: bool, optimiser: OptimiserSettings) -> None:
         self.model, self.device, self.compiled, self.settings = model.to(device).train(), device, compiled, optimiser
         self.weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        self.compiled_for: dict[bool, Callable[..., Any]] = {}  # by whether shapes change
 
     def step_on(self, chunks: Sequence[list[dict[str, Tensor]]], clip: float) -> Step:
         """Steps over these padded chunks, from the first weights on."""
@@ -59,10 +60,9 @@ class TheirPretraining:
         model.load_state_dict(self.weights)
         run: Callable[..., Any] = model
         if self.compiled:
-            torch.compiler.reset()
             shapes = {chunk["input_ids"].shape for batch in chunks for chunk in batch}
             # Told at once that shapes change, it compiles once for all of them instead of once for each of the first.
-            run = torch.compile(model, dynamic=len(shapes) > 1)
+            run = self._compiled(len(shapes) > 1)
         rate, betas, eps = self.settings.rate, self.settings.betas, self.settings.eps
         optimiser = torch.optim.AdamW(_decaying(model, self.settings.weight_decay), rate, betas, eps, fused=True)
         scaler = precision.scaler(kind, self.device)
@@ -85,6 +85,12 @@ class TheirPretraining:
             return float((sums[:, 0] / sums[:, 1].clamp(min=1)).sum())
 
         return step
+
+    def _compiled(self, changing: bool) -> Callable[..., Any]:
+        if changing not in self.compiled_for:
+            torch.compiler.reset()  # or what was compiled for one shape stands in the way
+            self.compiled_for = {changing: torch.compile(self.model, dynamic=changing)}
+        return self.compiled_for[changing]
 
 
 def padded_chunks(batch: Batch, config: EncoderConfig, rows_at_once: int, multiple: int = 1) -> list[dict[str, Tensor]]:

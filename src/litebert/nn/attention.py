@@ -1,6 +1,7 @@
 """The one place that knows about attention kernels: ``attend`` over packed sequences.
 
-On CUDA in half precision: flash attention for sequences of any lengths, no padding. On a CPU: the fused kernel on each
+On CUDA in half precision: flash attention for sequences of any lengths, no padding, or on newer GPUs, for training,
+kernels of our own (``packed_kernels.py``). On a CPU: the fused kernel on each
 run of equally long sequences, so no padding either. What adds a bias to the scores (XLNet), runs in fp32 or on a GPU
 older than compute capability 8.0 on CUDA, or drops attention weights on a CPU (there in groups of about one length) is
 padded inside this call and nowhere else.
@@ -19,14 +20,26 @@ from torch.nn.attention.varlen import varlen_attn
 from litebert.nn.layout import Layout
 
 FLASH_CAPABILITY = (8, 0)  # a T4 has 7.5
+OWN_CAPABILITY = (9, 0)  # an H100 has it; older ones were not tried
+OWN_WIDTHS = (32, 64, 128)  # of a head
+HALF = (torch.bfloat16, torch.float16)
 MOST_PADDING = 1.3  # times the scores that are needed, where sequences are padded in groups
+
+
+def attend_together(qkv: Tensor, layout: Layout, *, dropout: float = 0.0) -> Tensor:
+    """As ``attend``, of queries, keys and values (T, 3, A, D) that lie side by side in one tensor."""
+    trains = torch.is_grad_enabled() and dropout == 0.0
+    if trains and qkv.is_cuda and qkv.dtype in HALF and qkv.shape[-1] in OWN_WIDTHS and has_own_kernels():
+        return cast(Tensor, torch.ops.litebert.attend_packed(qkv, layout.starts, layout.longest)[0])
+    q, k, v = qkv.unbind(1)
+    return attend(q, k, v, layout, dropout=dropout)
 
 
 def attend(
     q: Tensor, k: Tensor, v: Tensor, layout: Layout, *, bias: Tensor | None = None, dropout: float = 0.0
 ) -> Tensor:
     """Softmax attention of (T, A, D) within each sequence; ``bias`` (S, A, N, N) is added to the scaled scores."""
-    if bias is None and q.is_cuda and q.dtype in (torch.bfloat16, torch.float16) and has_flash():
+    if bias is None and q.is_cuda and q.dtype in HALF and has_flash():
         return _attend_flash(q, k, v, layout, dropout)
     if bias is None and dropout == 0.0 and q.device.type == "cpu":
         return _attend_runs(q, k, v, layout.starts)[0]
@@ -41,6 +54,18 @@ def attend(
 def has_flash() -> bool:
     """Whether the present GPU is new enough for flash attention."""
     return torch.cuda.get_device_capability() >= FLASH_CAPABILITY
+
+
+@torch.compiler.assume_constant_result
+def has_own_kernels() -> bool:
+    """Whether the present GPU is one that our own kernels are for, and what compiles them is installed."""
+    if torch.cuda.get_device_capability() < OWN_CAPABILITY:
+        return False
+    try:
+        import litebert.nn.packed_kernels  # noqa: F401  (makes the operator known to torch)
+    except ImportError:
+        return False
+    return True
 
 
 def _attend_flash(q: Tensor, k: Tensor, v: Tensor, layout: Layout, dropout: float) -> Tensor:

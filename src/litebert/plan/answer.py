@@ -1,7 +1,7 @@
 """All that a plan says of one model, put together from the counts, the account of memory and the device's figures."""
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from litebert.durations import format_duration
@@ -13,7 +13,7 @@ from litebert.plan.measure import Measured, Request, measure
 from litebert.plan.memory import Memory, peak_memory
 from litebert.plan.parameters import Parameters, count_parameters
 from litebert.plan.speed import seconds_per_step
-from litebert.plan.work import Optimiser, Precision, Work, lengths_for
+from litebert.plan.work import Optimiser, Precision, Scores, Work, lengths_for
 
 PAPER_TOKENS = 125_000 * 4096 * 512  # the full recipe of the ALBERT paper (section 4.1)
 USUAL_TOKENS = {"cuda": 16384, "cpu": 4096}
@@ -36,6 +36,7 @@ class Asked:
     compiled: bool
     budget_seconds: float | None
     measure_steps: int  # 0: predict only
+    scores: Scores = field(default_factory=Scores)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +130,8 @@ def _work(asked: Asked, tokens: int, length: int, purpose: Purpose) -> Work:
         checkpointing=asked.checkpointing,
         compiled=asked.compiled,
         flash=asked.device.flash,
+        narrow=purpose == "pretrain",
+        scores=asked.scores,
     )
 
 

@@ -31,6 +31,7 @@ class Request:
     checkpointing: bool
     compiled: bool
     steps: int
+    narrow: bool = True  # as in pretraining
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +76,7 @@ def take_steps(request: Request) -> Measured:
         precision=request.precision,  # type: ignore[arg-type]
         checkpointing=request.checkpointing,
         compiled=request.compiled,
+        narrow=request.narrow,
     )
     synchronise: Callable[[], None] = torch.cuda.synchronize if request.device == "cuda" else lambda: None
     for _ in range(WARM_UP_STEPS[request.device]):

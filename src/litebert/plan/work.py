@@ -1,15 +1,24 @@
 """What a model is to be used for: how many tokens at once, of what length, in which precision, with which optimiser."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from litebert.plan.arithmetic import Purpose
+from litebert.plan.arithmetic import MASKED_SHARE, Purpose
 
 Precision = Literal["fp32", "bf16", "fp16"]
 Optimiser = Literal["adamw", "lamb", "muon", "sgd"]
 Kind = Literal["cuda", "cpu"]
 PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16", "fp16")
 OPTIMISERS: tuple[Optimiser, ...] = ("adamw", "lamb", "muon", "sgd")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """How pretraining comes to the scores of the vocabulary."""
+
+    share: float = MASKED_SHARE  # of the tokens are predicted
+    chunk: int = 0  # positions whose scores are held at once; 0: all
+    elastic: bool = False  # at a second depth, too, which learns from the first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +35,8 @@ class Work:
     checkpointing: bool = False
     compiled: bool = False
     flash: bool = True  # whether the GPU is new enough for flash attention
+    narrow: bool = False  # a residual stream as wide as the products' numbers, which pretraining has
+    scores: Scores = field(default_factory=Scores)
 
     @property
     def is_half(self) -> bool:

@@ -10,17 +10,19 @@ from litebert.nn.config import EncoderConfig
 from litebert.plan.answer import Answer, Asked, answer, gib
 from litebert.plan.devices import Device
 from litebert.plan.memory import RUNTIME_BYTES
-from litebert.plan.work import Kind
+from litebert.plan.work import Kind, Scores
 from litebert.train.parallel import Ranks
 from litebert.train.settings import TrainSettings
 
 
-def check_memory(model: str, config: EncoderConfig, train: TrainSettings, length: int, ranks: Ranks) -> None:
+def check_memory(
+    model: str, config: EncoderConfig, train: TrainSettings, length: int, ranks: Ranks, scores: Scores = Scores()
+) -> None:
     """Refuse micro-batches that plan says will not fit into the memory that is free."""
     free = available_memory(ranks.device)
     if free is None:
         return
-    found = predicted(model, config, train, length, ranks.device, free)
+    found = predicted(model, config, train, length, ranks.device, free, scores)
     if found.fits:
         return
     largest = largest_micro_tokens(train, length, ranks.world, found.largest_tokens)
@@ -33,7 +35,13 @@ def check_memory(model: str, config: EncoderConfig, train: TrainSettings, length
 
 
 def predicted(
-    model: str, config: EncoderConfig, train: TrainSettings, length: int, device: torch.device, free: float
+    model: str,
+    config: EncoderConfig,
+    train: TrainSettings,
+    length: int,
+    device: torch.device,
+    free: float,
+    scores: Scores,
 ) -> Answer:
     """What plan says of a step in so much memory."""
     kind: Kind = "cuda" if device.type == "cuda" else "cpu"
@@ -59,6 +67,7 @@ def predicted(
         compiled=train.compiled,
         budget_seconds=None,
         measure_steps=0,
+        scores=scores,
     )
     return answer(model, config, asked)
 

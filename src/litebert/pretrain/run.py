@@ -18,6 +18,7 @@ from litebert.nn.config import EncoderConfig
 from litebert.nn.families import preset_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
 from litebert.plan.product import product_rate
+from litebert.plan.work import Scores
 from litebert.pretrain.batch_rule import recorded, with_enough_steps
 from litebert.pretrain.depths import depth_stages
 from litebert.pretrain.elastic import EVERY, WEIGHTS, Elastic, quarters, shallower_depths
@@ -91,7 +92,10 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, say: Callable[[str], Non
     train = train_settings(settings, ranks)
     stages = _stages(settings, store, train, config.encoder)
     longest = max(length for _, length in settings.recipe.lengths)
-    check_memory(settings.preset, config.encoder, train, longest, ranks)
+    scores = Scores(
+        share=settings.recipe.mask_rate, chunk=0 if train.compiled else LOGIT_CHUNK, elastic=settings.recipe.elastic
+    )
+    check_memory(settings.preset, config.encoder, train, longest, ranks, scores)
     torch.manual_seed(settings.seed)
     network = Network(config).to(ranks.device)
     if settings.source:
@@ -174,6 +178,7 @@ def train_settings(settings: PretrainSettings, ranks: Ranks) -> TrainSettings:
         batch_tokens=recipe.batch_tokens,
         micro_tokens=micro,
         precision=settings.precision or default_precision(device),
+        narrow=True,
         compiled=device.type == "cuda" if settings.compiled is None else settings.compiled,
         checkpointing=settings.checkpointing,
         clip=recipe.clip,

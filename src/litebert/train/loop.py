@@ -77,6 +77,7 @@ class Loop:
         self.network, self.stages, self.settings, self.ranks = network, list(stages), settings, ranks
         self.saver, self.watch, self.evaluate, self.say = saver, watch, evaluate, say
         network.encoder.checkpointing = settings.checkpointing
+        network.encoder.narrow_stream(settings.narrow)
         if settings.checkpointing and ranks.device.type == "cpu":
             return_large_blocks()  # or the heap keeps what checkpointing saves
         network.train()

@@ -42,6 +42,7 @@ class TrainSettings:
     batch_tokens: tuple[tuple[float, int], ...]  # tokens of a step over all ranks, from a share of the run on
     micro_tokens: int  # tokens of one forward pass on one rank
     precision: Precision = "fp32"
+    narrow: bool = False  # the residual stream in half precision, too, where the forward pass is
     compiled: bool = False
     checkpointing: bool = False
     clip: float = 1.0

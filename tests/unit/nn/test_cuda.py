@@ -41,6 +41,35 @@ def test_packed_attention_equals_padded():
         assert error(a.grad, e.grad) < 1.1 * error(b.grad, e.grad) + 1e-4
 
 
+@pytest.mark.parametrize(("heads", "size"), [(12, 64), (4, 32), (2, 128)])
+def test_own_kernels_are_as_near_to_fp64_as_flash_is(heads, size):
+    """Both passes, odd lengths, empty sequences; whatever was in memory before."""
+    if not attention.has_own_kernels():
+        pytest.skip("no kernels of our own for this GPU")
+    layout = Layout.of(LENGTHS, "cuda").fixed(12, 512)
+    torch.manual_seed(0)
+    shape = (sum(LENGTHS), 3, heads, size)
+    drawn = torch.randn(shape, device="cuda").bfloat16()
+    exact, own, flash = drawn.double().requires_grad_(), drawn.clone().requires_grad_(), drawn.clone().requires_grad_()
+    direction = torch.randn(shape[0], heads, size, device="cuda", dtype=torch.bfloat16)
+    full = Layout.of(LENGTHS, "cuda")
+    wanted = attention._attend_padded(*exact.unbind(1), full, None, 0.0)
+    (wanted * direction).sum().backward()
+    poison = [torch.full((1 << 24,), float("nan"), device="cuda") for _ in range(8)]
+    del poison  # what was not written would be seen
+    found, other = attention.attend_together(own, layout), attention.attend(*flash.unbind(1), layout)
+    found.backward(direction)
+    other.backward(direction)
+    assert error(found, wanted) < 1.1 * error(other, wanted) + 1e-4
+    for part in range(3):
+        assert (
+            error(own.grad[:, part], exact.grad[:, part]) < 1.1 * error(flash.grad[:, part], exact.grad[:, part]) + 1e-4
+        )
+    again = own.detach().clone().requires_grad_()
+    attention.attend_together(again, layout).backward(direction)
+    assert torch.equal(again.grad, own.grad)  # flash adds up in any order
+
+
 def test_empty_sequences_change_nothing():
     layout = Layout.of(LENGTHS, "cuda")
     inputs = attention_inputs(torch.bfloat16, grad=False)

@@ -11,7 +11,7 @@ from litebert.plan.memory import Memory, peak_memory
 from litebert.plan.parameters import count_parameters
 from litebert.plan.work import Kind, Precision, Work, lengths_for
 
-Compare = Callable[[str, Kind, int, int, Precision, bool, bool], float]
+Compare = Callable[..., float]
 Predict = Callable[..., Memory]
 
 
@@ -36,6 +36,7 @@ def _predict(
     checkpointing: bool,
     compiled: bool,
     flash: bool = True,
+    narrow: bool = False,
 ) -> Memory:
     config = preset_config(name)
     work = Work(
@@ -48,12 +49,20 @@ def _predict(
         checkpointing=checkpointing,
         compiled=compiled,
         flash=flash,
+        narrow=narrow,
     )
     return peak_memory(config, count_parameters(config), work)
 
 
 def _compare(
-    name: str, kind: Kind, tokens: int, length: int, precision: Precision, checkpointing: bool, compiled: bool
+    name: str,
+    kind: Kind,
+    tokens: int,
+    length: int,
+    precision: Precision,
+    checkpointing: bool,
+    compiled: bool,
+    narrow: bool = False,
 ) -> float:
     lengths = lengths_for(tokens, length, mixed=False)
     measured = measure(
@@ -65,10 +74,11 @@ def _compare(
             checkpointing=checkpointing,
             compiled=compiled,
             steps=1 if kind == "cpu" else 5,
+            narrow=narrow,
         )
     )
     flash = kind == "cuda" and has_flash()
-    predicted = _predict(name, kind, tokens, length, precision, checkpointing, compiled, flash)
+    predicted = _predict(name, kind, tokens, length, precision, checkpointing, compiled, flash, narrow)
     ratio = predicted.total / measured.memory_bytes
     print(
         f"\n{name} tokens={tokens} length={length} {precision} compiled={compiled} checkpointing={checkpointing}: "

@@ -30,9 +30,10 @@ VARIANTS = [
 ]
 
 
-def saved_bytes(config: EncoderConfig, batch: Batch, precision: Precision) -> int:
+def saved_bytes(config: EncoderConfig, batch: Batch, precision: Precision, narrow: bool = False) -> int:
     """Bytes that autograd keeps from one forward pass, parameters and their half copies not counted."""
     network = pretraining_network(config).train()
+    network.encoder.narrow_stream(narrow)
     shapes = {tuple(weight.shape) for weight in network.parameters() if weight.dim() == 2}
     shapes |= {shape[::-1] for shape in shapes}
     addresses = {weight.untyped_storage().data_ptr() for weight in network.parameters()}
@@ -55,7 +56,7 @@ def saved_bytes(config: EncoderConfig, batch: Batch, precision: Precision) -> in
     return sum(sizes.values())
 
 
-def work_of(lengths: list[int], precision: Precision) -> Work:
+def work_of(lengths: list[int], precision: Precision, narrow: bool = False) -> Work:
     return Work(
         purpose="pretrain",
         kind="cpu",
@@ -63,7 +64,18 @@ def work_of(lengths: list[int], precision: Precision) -> Work:
         sequences=len(lengths),
         longest=max(lengths),
         precision=precision,
+        narrow=narrow,
     )
+
+
+@pytest.mark.parametrize("name", ["albert-base", "bert-base"])
+def test_account_of_a_narrow_stream(name: str) -> None:
+    size = ["embedding_width=32"] if name.startswith("albert") else []
+    words = [*SMALL, *size, "attention_dropout=0.0"]
+    shallow, deep = (preset_config(name, [*words, f"num_layers={n}"]) for n in (2, 3))
+    batch = made_up_batch(shallow, LENGTHS, "cpu")
+    less, more = (saved_bytes(config, batch, "bf16", narrow=True) for config in (shallow, deep))
+    assert layer_activations(deep, work_of(LENGTHS, "bf16", narrow=True)).kept == pytest.approx(more - less, rel=0.01)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

@@ -1,12 +1,14 @@
 """A run that cannot fit is refused before it begins, with the largest micro-batch that does."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
 
 from litebert.errors import InputError
 from litebert.nn.families import preset_config
+from litebert.plan.work import Scores
 from litebert.pretrain import fits
 from litebert.train.optimiser_settings import OptimiserSettings
 from litebert.train.parallel import Ranks
@@ -28,9 +30,9 @@ def settings(micro: int, *, batches=((0.0, 65_536),), checkpointing: bool = Fals
     )
 
 
-def check(train: TrainSettings, world: int = 1) -> None:
+def check(train: TrainSettings, world: int = 1, scores: Scores = Scores()) -> None:
     ranks = Ranks(0, world, torch.device("cpu"), None)
-    fits.check_memory("albert-small", CONFIG, train, 128, ranks)
+    fits.check_memory("albert-small", CONFIG, train, 128, ranks, scores)
 
 
 def test_a_batch_too_large_is_refused_and_the_one_named_fits(monkeypatch):
@@ -42,6 +44,25 @@ def test_a_batch_too_large_is_refused_and_the_one_named_fits(monkeypatch):
     with pytest.raises(InputError):
         check(settings(2 * named))
     assert "--checkpointing" in str(error.value)
+
+
+@pytest.mark.parametrize("more", [Scores(elastic=True), Scores(share=0.3), Scores(share=0.3, elastic=True)])
+def test_what_else_the_vocabulary_is_scored_for_counts(more):
+    """A second depth and more masks leave room for fewer tokens; scores in chunks for more again."""
+
+    def largest(scores: Scores) -> int:
+        device = torch.device("cpu")
+        return fits.predicted("it", CONFIG, settings(65_536), 128, device, 3.0 * GIB, scores).largest_tokens
+
+    assert largest(more) < 0.8 * largest(Scores())
+    assert largest(replace(more, chunk=256)) > 1.2 * largest(Scores())
+
+
+def test_the_run_tells_what_it_scores(monkeypatch):
+    monkeypatch.setattr(fits, "available_memory", lambda _: 3.0 * GIB)
+    check(settings(16_384))
+    with pytest.raises(InputError, match="--micro-tokens 8192"):
+        check(settings(16_384), scores=Scores(elastic=True))
 
 
 def test_with_memory_enough_nothing_is_said(monkeypatch):
