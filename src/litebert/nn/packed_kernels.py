@@ -23,6 +23,7 @@ FORWARD = (128, 32, 4, 3)
 KEYS = (32, 128, 4, 3)
 QUERIES = (64, 32, 4, 3)
 PRODUCT_ROWS = 64
+VARYING = ("tokens", "blocks")  # or a batch of another size would be compiled for anew
 LOG_2 = tl.constexpr(math.log(2.0))
 
 
@@ -60,7 +61,7 @@ def _attend_columns(
     return total, top, out
 
 
-@triton.jit
+@triton.jit(do_not_specialize=VARYING)
 def _forward(
     qkv_at,
     out_at,
@@ -96,7 +97,7 @@ def _forward(
     tl.store(sums_at + head * tokens + start + rows, top + tl.log2(total), mask=there)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=VARYING)
 def _row_products(
     out_at, grad_at, products_at, tokens, heads: tl.constexpr, size: tl.constexpr, row_block: tl.constexpr
 ):
@@ -110,7 +111,7 @@ def _row_products(
     tl.store(products_at + head * tokens + rows, tl.sum(out * grad, 1), mask=there)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=VARYING)
 def _backward_keys(
     qkv_at,
     grads_at,
@@ -163,7 +164,7 @@ def _backward_keys(
     tl.store(at + heads * size, grad_v.to(k.dtype), mask=there[:, None])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=VARYING)
 def _backward_queries(
     qkv_at,
     grads_at,
