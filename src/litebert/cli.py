@@ -10,6 +10,7 @@ import typer
 
 from litebert.analyse.verb import layers
 from litebert.bench.verb import app as bench_app
+from litebert.card.verb import card
 from litebert.corpus.verb import app as corpus_app
 from litebert.errors import InputError
 from litebert.exits.verb import exits
@@ -48,6 +49,7 @@ app.command()(distill)
 app.command()(exits)
 app.command()(layers)
 app.command()(study)
+app.command()(card)
 
 
 @app.command()

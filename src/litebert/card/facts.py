@@ -1,0 +1,146 @@
+"""What the files of a pretraining run tell: text, recipe, time, arithmetic, held-out figures. Nothing is guessed: what
+a run did not leave is None, and the card says that it is missing."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from litebert.config import build
+from litebert.corpus.store import SPLITS, STORE_FILE, Store
+from litebert.errors import InputError
+from litebert.nn.config import EncoderConfig
+from litebert.plan.arithmetic import flops_per_token, head_flops
+from litebert.plan.parameters import Parameters, count_parameters
+from litebert.pretrain.depths import depth_stages
+from litebert.pretrain.recipe import Recipe
+from litebert.runs import RunInfo, read_run
+from litebert.train.metrics import HELD_OUT
+from litebert.train.schedules import stage
+
+COUNTS = ("documents", "sentences", "words", "tokens")
+AT_DEPTH = re.compile(r"held_out_depth_(\d+)_(\w+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    """The text of a run, as its store counts it."""
+
+    counts: Mapping[str, Mapping[str, int]]  # by split
+    sources: tuple[str, ...]
+    languages: tuple[str, ...]
+    vocab_size: int
+    fingerprint: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """All that the files of a run tell."""
+
+    run: RunInfo
+    encoder: EncoderConfig
+    parameters: Parameters
+    recipe: Recipe
+    seconds: float | None
+    tokens: int | None
+    steps: int | None
+    exaflop: float | None
+    hardware: str
+    watts: float | None
+    corpus: Corpus | None
+    held_out: Mapping[int, Mapping[str, float]]  # figures by depth, the deepest first
+    mean_utilisation: float | None
+
+
+def read_facts(folder: Path, corpus: Path | None = None) -> Facts:
+    """The facts of the run in ``folder``; ``corpus`` is its token store where that was moved."""
+    run = read_run(folder)
+    if run is None or run.verb != "pretrain":
+        raise InputError(f"{folder} is no pretraining run: it has no run.json of `litebert pretrain`")
+    try:
+        encoder = build(EncoderConfig, run.settings["encoder"])
+        recipe = build(Recipe, run.settings["recipe"])
+    except (KeyError, ValueError) as error:
+        raise InputError(f"{folder / 'run.json'} is not one that this version can read ({error})") from None
+    rows = _rows(folder / "metrics.jsonl")
+    training = [row for row in rows if row.get("split") != HELD_OUT]
+    shares = [float(row["mfu"]) for row in training if "mfu" in row]
+    watts = run.settings.get("watts")
+    return Facts(
+        run=run,
+        encoder=encoder,
+        parameters=count_parameters(encoder),
+        recipe=recipe,
+        seconds=run.result.get("seconds"),
+        tokens=run.result.get("tokens"),
+        steps=run.result.get("step"),
+        exaflop=arithmetic(encoder, recipe, training) / 1e18 if training else None,
+        hardware=str(run.settings.get("hardware") or ""),
+        watts=float(watts) if isinstance(watts, int | float) else None,
+        corpus=_corpus(run, corpus),
+        held_out=held_out_by_depth(run.result),
+        mean_utilisation=sum(shares) / len(shares) if shares else None,
+    )
+
+
+def arithmetic(encoder: EncoderConfig, recipe: Recipe, rows: Sequence[Mapping[str, Any]]) -> float:
+    """Multiplications and additions of a run: its tokens at the depth and the length that were in force.
+
+    Inputs count as full, so it is a little too much.
+    """
+    depths, before, total = depth_stages(recipe, encoder), 0, 0.0
+    for row in rows:
+        progress = float(row.get("progress", 1.0))
+        depth, length = stage(progress, depths), stage(progress, recipe.lengths)
+        shallow = replace(encoder, num_layers=depth, num_groups=1, layers_per_group=1, custom_plan=())
+        token = flops_per_token(shallow, length, "finetune") + 3 * recipe.mask_rate * head_flops(encoder)
+        total += (int(row["tokens"]) - before) * token
+        before = int(row["tokens"])
+    return total
+
+
+def held_out_by_depth(result: Mapping[str, Any]) -> dict[int, dict[str, float]]:
+    """Held-out figures by depth out of a run's result, where they are ``held_out_mlm_loss`` and so on."""
+    found: dict[int, dict[str, float]] = {}
+    full = result.get("held_out_depth")
+    for name, value in result.items():
+        shallow = AT_DEPTH.fullmatch(name)
+        if shallow:
+            found.setdefault(int(shallow[1]), {})[shallow[2]] = float(value)
+        elif name.startswith("held_out_") and name not in ("held_out_depth", "held_out_loss") and full is not None:
+            found.setdefault(int(full), {})[name.removeprefix("held_out_")] = float(value)
+    return dict(sorted(found.items(), reverse=True))
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    if not path.is_file():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
+def _corpus(run: RunInfo, asked: Path | None) -> Corpus | None:
+    """The store of a run: the one named, else the one it was trained from, where it still lies there."""
+    parent = next((parent for parent in run.parents if parent.role == "corpus"), None)
+    folder = asked or (Path(parent.folder) if parent else None)
+    if folder is None or not (folder / STORE_FILE).is_file():
+        if asked is not None:
+            raise InputError(f"{asked} is no token store; name the one that the run was trained from")
+        return None
+    manifest = Store.open(folder).manifest
+    if parent is not None and parent.fingerprint != manifest.fingerprint:
+        raise InputError(f"{folder} is not the store of this run: its fingerprint is another; name the right one")
+    counts = {
+        split: {
+            count: sum(getattr(entry, count) for entry in manifest.shards if entry.split == split) for count in COUNTS
+        }
+        for split in SPLITS
+    }
+    return Corpus(
+        counts=counts,
+        sources=tuple(Path(source).name for source in manifest.origin.sources),
+        languages=tuple(manifest.origin.languages),
+        vocab_size=manifest.vocab_size,
+        fingerprint=manifest.fingerprint,
+    )
