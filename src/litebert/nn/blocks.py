@@ -1,8 +1,8 @@
 """The two kinds of block an encoder is made of. Each ends in its own residual connection and norm (post-norm).
 
 Under autocast a norm gives fp32, so that the residual stream between blocks is twice as wide as what products read and
-write. A block that is ``narrow`` hands on what its norm gives in the products' own type: a tenth less time to train on
-a GPU, at a rounding of the stream that the next product would do to its input anyway.
+write. A block that is ``narrow`` hands on what its norm gives in the products' own type: a few percent less time to
+train on a GPU, at one more rounding of the stream in every block (docs/LOG.md has what both come to).
 
 T tokens, H width, A heads, D head width.
 """

@@ -18,7 +18,8 @@ import triton  # type: ignore[import-not-found, unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor
 
-# Rows and columns of a block, warps and stages of each kernel: the fastest of eight or nine on an H200, 12 heads of 64.
+# Rows and columns of a block, warps and stages of each kernel: of eight or nine tried on an H200 with 12 heads of 64,
+# the best for real text of length 512 and 128 together.
 FORWARD = (128, 32, 4, 3)
 KEYS = (32, 128, 4, 3)
 QUERIES = (64, 32, 4, 3)
