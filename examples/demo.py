@@ -22,7 +22,7 @@ REACTIONS = {
     "hydrolysis keeps the bromine": "COC(=O)c1ccc(Br)cc1.[Li+].[OH-]>>O=C(O)c1ccc([MASK])cc1",
 }
 DEPTHS = (12, 8, 6, 4)
-SHORT = ("epochs=3", "rate=2e-4", "batch=16", "scores=1", "length=64")  # runs short enough for a demonstration
+SHORT = ("steps=150", "batch=8", "rate=1e-4", "dropout=0", "classifier_dropout=0", "scores=1", "length=40")
 
 
 def main() -> None:
@@ -65,7 +65,7 @@ def tickets() -> None:
     write_rows(OUT / "tickets/dev.csv", rows[::3])  # many: a ticket is to be less than half a point
     encoder, columns = str(MINILM.relative_to(EXAMPLES.parent)), "subject+body"
     litebert_verb(
-        *("shrink", encoder, *SHORT, "--tolerance", "1%", "--seeds", "2", "--strategy", "contribution,top"),
+        *("shrink", encoder, *SHORT, "--tolerance", "1%", "--seeds", "2", "--strategy", "contribution"),
         *("--data", "demo/tickets", "--columns", columns, "--label", "queue", "-o", "demo/found"),
     )
     if (OUT / "found/model").is_dir():

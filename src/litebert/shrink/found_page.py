@@ -105,8 +105,10 @@ def _costs(report: TaskReport) -> Panel:
         "layers": after.layers / before.layers,
         "parameters, size": after.parameters / before.parameters,
         "time an input": after.milliseconds / before.milliseconds,
-        report.metric.replace("_", " "): statistics.fmean(after.scores) / statistics.fmean(before.scores),
     }
+    score = statistics.fmean(before.scores)
+    if score > 0:  # a correlation need not be
+        shares[report.metric.replace("_", " ")] = max(0.0, statistics.fmean(after.scores) / score)
     reading = "Each as a share of what it was with all layers (the dashed line)."
     return Panel("What is left", reading, partial(_draw_costs, shares))
 

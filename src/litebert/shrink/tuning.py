@@ -1,8 +1,8 @@
 """What a score of some layers costs: dropping them, fine-tuning (or distilling) what is left, and scoring it on dev.
 
 Layers go before fine-tuning, after it, or in steps: some go, what is left is fine-tuned, more go. With ``recover`` what
-is left learns from the whole model, fine-tuned with the same seed. Runs lie in folders of their own until their models
-are of no more use; one that was cut goes on.
+is left of the fine-tuned model, its head included (as DistilBERT begins), learns from the whole of it, same seed. Runs
+lie in folders of their own until their models are of no more use; one that was cut goes on.
 """
 
 import gc
@@ -128,9 +128,9 @@ class Tuning:
 
     def _before(self, kept: Layers) -> Layers | None:
         """The layers that are fine-tuned first, None where the pretrained model loses some; upper ones go first."""
-        if kept == self._everything or self.way.when == "before":
+        if kept == self._everything or self.way == Way():
             return None
-        if self.way.when == "after":
+        if self.way.when != "steps":
             return self._everything
         last_to_go = [layer for layer in self._everything if layer not in kept][:STEP]
         return tuple(sorted({*kept, *last_to_go}))
