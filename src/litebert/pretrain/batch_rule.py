@@ -1,6 +1,7 @@
 """The batch for the time there is: leaving word frequencies behind takes a number of steps, whatever the batch.
 
-A slow machine or a short budget therefore takes smaller batches, and the rates follow by the recipe's square-root rule.
+A slow machine or a short budget therefore takes smaller batches. The rates follow where the recipe says so
+(``rate_at_batch``).
 """
 
 from dataclasses import replace

@@ -35,7 +35,7 @@ from litebert.train.guard import unigram_entropy
 from litebert.train.loop import Loop, Result, Stage, Sums
 from litebert.train.parallel import Ranks
 from litebert.train.persistence import Saver
-from litebert.train.precision import default_precision
+from litebert.train.precision import pretraining_precision
 from litebert.train.schedules import stage as stage_value
 from litebert.train.settings import Bound, Precision, TrainSettings
 from litebert.train.watch import Watch
@@ -86,7 +86,7 @@ def pretrain(settings: PretrainSettings, say: Callable[[str], None]) -> Result:
 def _pretrain(settings: PretrainSettings, ranks: Ranks, say: Callable[[str], None]) -> Result:
     store = Store.open(settings.corpus)
     config = network_config(settings, store)
-    precision = settings.precision or default_precision(ranks.device)
+    precision = settings.precision or pretraining_precision(ranks.device)
     peak = ranks.total([product_rate(ranks.device, precision) if ranks.first else 0.0])[0]
     settings = replace(settings, recipe=_recipe(settings, config.encoder, peak * ranks.world))
     train = train_settings(settings, ranks)
@@ -177,7 +177,7 @@ def train_settings(settings: PretrainSettings, ranks: Ranks) -> TrainSettings:
         schedule=recipe.schedule_settings(),
         batch_tokens=recipe.batch_tokens,
         micro_tokens=micro,
-        precision=settings.precision or default_precision(device),
+        precision=settings.precision or pretraining_precision(device),
         narrow=True,
         compiled=device.type == "cuda" if settings.compiled is None else settings.compiled,
         checkpointing=settings.checkpointing,

@@ -17,6 +17,17 @@ def default_precision(device: torch.device) -> Precision:
     return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
 
 
+def pretraining_precision(device: torch.device) -> Precision:
+    """The default, but bf16 on a CPU that multiplies in it: half as fast again, and no good weights are lost."""
+    return "bf16" if device.type == "cpu" and _cpu_has_bf16() else default_precision(device)
+
+
+def _cpu_has_bf16() -> bool:
+    ask = getattr(torch.cpu, "get_capabilities", dict)  # newer than the oldest torch we run with
+    found: dict[str, object] = ask()
+    return bool(found.get("avx512_bf16") or found.get("amx_bf16"))
+
+
 def cast(precision: Precision, device: torch.device) -> contextlib.AbstractContextManager[Any]:
     """The context in which a forward pass runs."""
     if precision == "fp32":
