@@ -56,7 +56,8 @@ def main_table(name: str, parameters: str, budget: str, results: Results, publis
         scores_of = {column.task: row.scores.get(column.published or column.task, NOTHING) for column in columns}
         glue, others = ([scores_of[column.task] for column in part] for part in (GLUE, OTHERS))
         last = row.scores.get("glue", NOTHING)
-        rows.append([row.name, row.parameters, row.budget, *glue, NOTHING, *others, last])
+        mean = NOTHING if NOTHING in glue else f"{sum(map(float, glue)) / len(glue):.1f}"
+        rows.append([row.name, row.parameters, row.budget, *glue, mean, *others, last])
     return markdown_table(headings, rows, left=3)
 
 
