@@ -30,6 +30,7 @@ def make_page(found: Comparison) -> str:
         found.way["when"]
     ]
     if found.way["recover"]:
+        way = "in steps" if found.way["when"] == "steps" else "after fine-tuning"
         way += ", then recovered by distilling from the whole model"
     described = f"{first.layers} layers, {seeds} seed{'' if seeds == 1 else 's'}, on {found.device}; dropped {way}"
     parts = [f"<h1>{html.escape(title)}</h1><p class=quiet>{described}</p><h2>Findings</h2><ul>"]

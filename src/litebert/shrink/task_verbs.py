@@ -44,7 +44,7 @@ class TaskAsked:
         from litebert.distill.settings import DistillSettings
         from litebert.shrink.tuning import Way, parse_when
 
-        return Way(when=parse_when(self.when), recover=DistillSettings(states="depths") if self.recover else None)
+        return Way(when=parse_when(self.when), recover=DistillSettings() if self.recover else None)
 
     def strategies(self, usual: "tuple[Strategy, ...]") -> "tuple[Strategy, ...]":
         from litebert.shrink.strategies import parse_strategy
