@@ -143,7 +143,7 @@ def _training(facts: Facts, given: Given) -> str:
         ["time", f"{facts.seconds / 60:.1f} minutes" if facts.seconds is not None else "not recorded"],
         ["steps", f"{facts.steps:,}" if facts.steps is not None else "not recorded"],
         ["tokens", f"{facts.tokens:,}" if facts.tokens is not None else "not recorded"],
-        ["arithmetic", f"about {facts.exaflop:.2f} exaFLOP" if facts.exaflop is not None else "not recorded"],
+        ["arithmetic", f"about {facts.exaflop:.2g} exaFLOP" if facts.exaflop is not None else "not recorded"],
         ["use of the hardware", _percent(facts.mean_utilisation) or "not recorded"],
         ["energy", _energy(facts, given)],
         ["numbers", f"{settings.get('precision', 'not recorded')}, seed {settings.get('seed', 'not recorded')}"],

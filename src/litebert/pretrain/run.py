@@ -108,7 +108,7 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, say: Callable[[str], Non
     watch = None
     if ranks.first:
         if not settings.resume:
-            _note(settings, config.encoder, train)
+            _note(settings, config.encoder, train, ranks)
         watch = _watch(settings, unigram)
         say = watch.say
     saver = Saver(settings.out, train.keep, _facts(settings, store, config.encoder, train))
@@ -267,7 +267,7 @@ def _watch(settings: PretrainSettings, unigram: float) -> Watch:
         raise
 
 
-def _note(settings: PretrainSettings, encoder: EncoderConfig, train: TrainSettings) -> None:
+def _note(settings: PretrainSettings, encoder: EncoderConfig, train: TrainSettings, ranks: Ranks) -> None:
     parents = [parent_of("corpus", settings.corpus)]
     if settings.source and Path(settings.source).is_dir():
         parents.append(parent_of("start", Path(settings.source)))
@@ -278,12 +278,20 @@ def _note(settings: PretrainSettings, encoder: EncoderConfig, train: TrainSettin
         "bound": dataclasses.asdict(settings.bound),
         "seed": settings.seed,
         "device": settings.device,
+        "hardware": _hardware(ranks),
         "precision": train.precision,
         "compiled": train.compiled,
         "checkpointing": train.checkpointing,
         "micro_tokens": train.micro_tokens,
     }
     write_run(settings.out, "pretrain", asked, parents=parents, status="running")
+
+
+def _hardware(ranks: Ranks) -> str:
+    """What a run runs on, for its card."""
+    on_gpu = ranks.device.type == "cuda"
+    name = torch.cuda.get_device_name(ranks.device) if on_gpu else f"CPU, {torch.get_num_threads()} threads"
+    return name if ranks.world == 1 else f"{ranks.world} x {name}"
 
 
 def _save_model(settings: PretrainSettings, loop: Loop, store: Store, ranks: Ranks) -> None:
