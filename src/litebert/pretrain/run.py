@@ -86,10 +86,10 @@ def pretrain(settings: PretrainSettings, say: Callable[[str], None]) -> Result:
 def _pretrain(settings: PretrainSettings, ranks: Ranks, say: Callable[[str], None]) -> Result:
     store = Store.open(settings.corpus)
     config = network_config(settings, store)
-    precision = settings.precision or pretraining_precision(ranks.device)
+    precision = settings.precision or pretraining_precision(ranks.device, config.encoder.width)
     peak = ranks.total([product_rate(ranks.device, precision) if ranks.first else 0.0])[0]
     settings = replace(settings, recipe=_recipe(settings, config.encoder, peak * ranks.world))
-    train = train_settings(settings, ranks)
+    train = train_settings(settings, ranks, precision)
     stages = _stages(settings, store, train, config.encoder)
     longest = max(length for _, length in settings.recipe.lengths)
     scores = Scores(
@@ -158,7 +158,7 @@ def network_config(settings: PretrainSettings, store: Store) -> NetworkConfig:
     return NetworkConfig(encoder=encoder, heads=heads)
 
 
-def train_settings(settings: PretrainSettings, ranks: Ranks) -> TrainSettings:
+def train_settings(settings: PretrainSettings, ranks: Ranks, precision: Precision) -> TrainSettings:
     """What the loop needs, with what was left open decided for the device."""
     recipe, device = settings.recipe, ranks.device
     smallest = min(tokens for _, tokens in recipe.batch_tokens)
@@ -177,7 +177,7 @@ def train_settings(settings: PretrainSettings, ranks: Ranks) -> TrainSettings:
         schedule=recipe.schedule_settings(),
         batch_tokens=recipe.batch_tokens,
         micro_tokens=micro,
-        precision=settings.precision or pretraining_precision(device),
+        precision=precision,
         narrow=True,
         compiled=device.type == "cuda" if settings.compiled is None else settings.compiled,
         checkpointing=settings.checkpointing,

@@ -7,6 +7,7 @@ import torch
 
 from litebert.train.settings import Precision
 
+LEAST_WIDTH = 128  # of a model for which bf16 pays on a CPU: 1.2 of the time at 64, 0.7 at 192 and 256
 _CAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -17,9 +18,10 @@ def default_precision(device: torch.device) -> Precision:
     return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
 
 
-def pretraining_precision(device: torch.device) -> Precision:
-    """The default, but bf16 on a CPU that multiplies in it: half as fast again, and no good weights are lost."""
-    return "bf16" if device.type == "cpu" and _cpu_has_bf16() else default_precision(device)
+def pretraining_precision(device: torch.device, width: int) -> Precision:
+    """The default, but bf16 on a CPU that multiplies in it, where products are wide enough to gain by it."""
+    wide = device.type == "cpu" and width >= LEAST_WIDTH
+    return "bf16" if wide and _cpu_has_bf16() else default_precision(device)
 
 
 def _cpu_has_bf16() -> bool:
