@@ -22,7 +22,7 @@ REACTIONS = {
     "hydrolysis keeps the bromine": "COC(=O)c1ccc(Br)cc1.[Li+].[OH-]>>O=C(O)c1ccc([MASK])cc1",
 }
 DEPTHS = (12, 8, 6, 4)
-SHORT = ("steps=150", "batch=8", "rate=1e-4", "dropout=0", "classifier_dropout=0", "scores=1", "length=40")
+SHORT = ("epochs=3", "batch=8", "rate=1e-4", "dropout=0", "classifier_dropout=0", "scores=1", "length=48")
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from litebert.durations import format_duration
 from litebert.runs import MODEL_FOLDER, RunLock, update_run
 from litebert.shrink.costs import inference_seconds, with_head
 from litebert.shrink.drop import count_parameters, kept_plan, sharing
-from litebert.shrink.strategies import Layers, Strategy, kept_of
+from litebert.shrink.strategies import Layers, Strategy, kept_of, ranges
 from litebert.shrink.tolerance import Found, Progress, Search
 from litebert.shrink.trials import Trials
 from litebert.shrink.tuning import (
@@ -85,12 +85,12 @@ def shrink_for_task(
     with RunLock(settings.out):
         note_runs(settings, comparable(settings, prepared, way), {"tolerance": tolerance, "seeds": list(seeds)})
         tuning = Tuning(settings, prepared, way)
+        told = _Teller(data.metrics[0], tuning, say)
         trials = Trials(
-            tuning.score, file=settings.out / TRIALS_FILE, same=lambda kept: (len(kept), kept_plan(plan, kept))
+            told.score, file=settings.out / TRIALS_FILE, same=lambda kept: (len(kept), kept_plan(plan, kept))
         )
         names = strategies if sharing(plan) != "all" else ("top",)  # all strategies are one
         keeping = keeping_rules(names, prepared, settings.device)
-        told = _Teller(data.metrics[0], tuning, say)
         search = Search(len(plan), keeping, trials, tolerance=tolerance, seeds=seeds, report=told)
         with StopSignal() as tuning.stop:
             found = search.run()
@@ -136,11 +136,16 @@ def _standings(
 
 
 class _Teller:
-    """Says each verdict, and throws away the models of candidates that cannot win any more."""
+    """Says each score and verdict, and throws away the models of candidates that cannot win any more."""
 
     def __init__(self, metric: str, tuning: Tuning, say: Say) -> None:
         self._metric, self._tuning, self._say = metric, tuning, say
         self._best = 0
+
+    def score(self, kept: Layers, seed: int) -> float:
+        score = self._tuning.score(kept, seed)
+        self._say(f"layers {ranges(kept)}, seed {seed}: {self._metric} {score:.4f}")
+        return score
 
     def __call__(self, progress: Progress) -> None:
         last = progress.last
