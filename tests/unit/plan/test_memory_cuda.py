@@ -40,3 +40,12 @@ def test_prediction_is_within_15_percent(
 ) -> None:
     ratio = predicted_over_measured(name, "cuda", tokens, length, precision, checkpointing, compiled)
     assert 0.85 < ratio < 1.15
+
+
+@pytest.mark.parametrize("checkpointing", [False, True], ids=["plain", "checkpointing"])
+@pytest.mark.parametrize("name,tokens,length", [case[:3] for case in CASES if case[4]])
+def test_prediction_for_a_narrow_stream_is_within_15_percent(
+    predicted_over_measured: Callable[..., float], name: str, tokens: int, length: int, checkpointing: bool
+) -> None:
+    ratio = predicted_over_measured(name, "cuda", tokens, length, "bf16", checkpointing, True, narrow=True)
+    assert 0.85 < ratio < 1.15
