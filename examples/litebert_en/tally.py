@@ -8,6 +8,7 @@ from pathlib import Path
 
 KEPT = "kept"
 SAMPLES = 40  # of each reason
+NOTHING = {"documents": 0, "paragraphs": 0, "characters": 0}
 
 
 @dataclass
@@ -73,10 +74,23 @@ def write_tallies(tallies: dict[str, Tally], folder: Path) -> None:
 
 
 def as_table(figures: dict[str, dict[str, dict[str, int]]]) -> str:
-    """The figures as a Markdown table: what became of every million characters."""
-    lines = ["| source | what became of it | documents | paragraphs | million characters |", "|---|---|---|---|---|"]
-    for source, reasons in figures.items():
-        for reason, count in reasons.items():
-            documents, paragraphs = (f"{count[part]:,}" if count[part] else "" for part in ("documents", "paragraphs"))
-            lines.append(f"| {source} | {reason} | {documents} | {paragraphs} | {count['characters'] / 1e6:,.1f} |")
+    """The figures as a Markdown table, a column a source: documents or paragraphs, and millions of characters."""
+    reasons = {reason for counts in figures.values() for reason in counts}
+    size = {reason: sum(counts.get(reason, NOTHING)["characters"] for counts in figures.values()) for reason in reasons}
+    lines = ["| | " + " | ".join(f"`{source}`" for source in figures) + " |", "|---|" + "---|" * len(figures)]
+    for reason in sorted(reasons, key=lambda reason: (reason != KEPT, -size[reason], reason)):
+        cells = [_cell(counts.get(reason, NOTHING)) for counts in figures.values()]
+        lines.append(f"| {reason} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _cell(count: dict[str, int]) -> str:
+    """``1,230 documents (1.4)``."""
+    number = (
+        f"{count['documents']:,} documents"
+        if count["documents"]
+        else f"{count['paragraphs']:,}"
+        if count["paragraphs"]
+        else ""
+    )
+    return number + (f" ({count['characters'] / 1e6:.1f})" if count["characters"] >= 50_000 else "")

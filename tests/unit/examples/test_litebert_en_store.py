@@ -84,7 +84,7 @@ def test_the_first_parts_are_a_store_and_all_are_the_store(store, tmp_path):
     assert len(parts) == shards
     fingerprints = set()
     for count, part in enumerate(parts, 1):
-        subprocess.run(["tar", "-xjf", str(part), "-C", str(tmp_path)], check=True)
+        subprocess.run(["tar", "-xJf", str(part), "-C", str(tmp_path)], check=True)
         opened = Store.open(tmp_path)
         opened.verify()
         assert len(opened.split("train").shards) == count
@@ -107,6 +107,6 @@ def test_parts_are_filled_up_to_their_size(store, tmp_path):
 def test_a_part_that_is_missing_is_noticed(store, tmp_path):
     parts = pack.pack(store, tmp_path / "parts", 1)
     for part in (parts[0], parts[2]):
-        subprocess.run(["tar", "-xjf", str(part), "-C", str(tmp_path)], check=True)
+        subprocess.run(["tar", "-xJf", str(part), "-C", str(tmp_path)], check=True)
     with pytest.raises(InputError, match="train-00001"):
         Store.open(tmp_path).verify()
