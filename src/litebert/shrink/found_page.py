@@ -57,7 +57,7 @@ def _points(scores: Sequence[float]) -> str:
 def make_page(report: TaskReport) -> str:
     """The page."""
     title = f"The layers of {report.model} that {report.task} can spare"
-    parts = [f"<h1>{html.escape(title)}</h1><p class=quiet>for a loss of {100 * report.tolerance:g} points</p>"]
+    parts = [f"<h1>{html.escape(title)}</h1><p class=quiet>at a loss of {100 * report.tolerance:g}% or less</p>"]
     parts += [f"<p>{html.escape(sentence)}</p>" for sentence in report.sentences]
     if report.dropped:
         parts.append(f"<p>dropped: {ranges(report.dropped)}; kept: {ranges(report.kept)}</p>")
