@@ -44,8 +44,8 @@ def test_layers_planted_in_a_real_encoder_are_found_and_no_others(weights, plant
     assert sorted(sorted(cosines, key=cosines.__getitem__)[-2:]) == list(PLACES)
     note = {TASK_FILE: tuned.note.text_of_file()}
     save_model(tmp_path / "planted", planted, tuned.tokenizer, verb="test", files=note)
-    # Chosen so that it holds: hardly any training, so seeds differ little. With 30 steps at 2e-5 they differ by more than
-    # the 2 to 3 points that one layer of the encoder's own is worth, and the search lets that go, too.
+    # Chosen so that it holds: hardly any training, so seeds differ little. With 30 steps at 2e-5 they differ by more
+    # than the 2 to 3 points that one layer of the encoder's own is worth, and the search lets that go, too.
     words = (
         "steps=20",
         "rate=1e-6",
