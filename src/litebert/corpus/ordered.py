@@ -22,6 +22,7 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 Start = TypeVar("Start")
 
+LOOKING = 1.0  # seconds between two looks at whether all processes live
 UNDER_WAY = 3  # tasks for each process: one at work, one waiting, one whose result is waiting
 
 
@@ -47,18 +48,33 @@ class OrderedPool(Generic[Task, Result, Start]):
             for note, task in tasks:
                 if len(waiting) >= self._most:
                     first, future = waiting.popleft()
-                    yield first, future.result()
+                    yield first, self._result(future)
                 with _interrupts_wait():  # it may start a process, which has the mask from its first moment on
                     future = self._executor.submit(self._work, task)
                 waiting.append((note, future))
             while waiting:
                 first, future = waiting.popleft()
-                yield first, future.result()
+                yield first, self._result(future)
         except BrokenProcessPool:
             raise InputError(
                 "a worker process ended by itself, most likely for want of memory; run the same command again to go "
                 "on, with fewer --workers"
             ) from None
+
+    def _result(self, future: Future[Result]) -> Result:
+        """What a task gave. The executor waits for ever for a result that a dying process has sent half of."""
+        processes = list((self._executor._processes or {}).values())
+        dead = False  # seen before: the executor had time to notice it by itself
+        while not future.done():
+            with contextlib.suppress(TimeoutError):
+                future.exception(timeout=LOOKING)
+            if dead and not future.done():
+                for process in processes:
+                    process.kill()
+                self._executor._result_queue._writer.close()  # type: ignore[attr-defined]  # now what is read ends
+                raise BrokenProcessPool
+            dead = any(not process.is_alive() for process in processes)
+        return future.result()
 
     def stop(self) -> None:
         """End the processes when they are through with what they are at.

@@ -1,0 +1,51 @@
+"""Work spread over processes: order, and a process that dies at a bad moment."""
+
+import importlib
+import sys
+
+import pytest
+
+from litebert.corpus.ordered import OrderedPool
+from litebert.errors import InputError
+
+WORK = """
+import os, signal, threading
+
+def nothing(_):
+    pass
+
+def double(task):
+    return 2 * task
+
+def dies_while_it_sends(seconds):
+    result = bytes(300_000_000)  # so large that a process which is killed a moment later has sent a part of it
+    threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    return result
+"""
+
+
+@pytest.fixture
+def work(tmp_path, monkeypatch):
+    """A module that the processes can import, too."""
+    (tmp_path / "work_of_processes.py").write_text(WORK)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield importlib.import_module("work_of_processes")
+    sys.modules.pop("work_of_processes")
+
+
+def test_results_come_in_the_order_of_tasks(work):
+    pool = OrderedPool(2, work.nothing, None, work.double)
+    try:
+        assert list(pool.run((str(number), number) for number in range(20))) == [(str(n), 2 * n) for n in range(20)]
+    finally:
+        pool.stop()
+
+
+@pytest.mark.parametrize("seconds", [0.01, 0.3, 0.5])
+def test_a_process_that_dies_with_its_result_half_sent_is_told(work, seconds):
+    pool = OrderedPool(2, work.nothing, None, work.dies_while_it_sends)
+    try:
+        with pytest.raises(InputError, match="a worker process ended by itself"):
+            list(pool.run((number, seconds) for number in range(8)))
+    finally:
+        pool.stop()
