@@ -1,7 +1,7 @@
 """How long a step takes: the arithmetic at the rate of large products, plus the traffic to and from memory.
 
 The traffic is taken to be a multiple of what a layer keeps for its backward pass. One multiple each for training and
-inference, eager and compiled, fits the measured speeds of four model sizes on an H200 within a tenth (docs/plan.md).
+inference, eager and compiled, fits the measured speeds of four model sizes on an H200 within a seventh (docs/plan.md).
 """
 
 from dataclasses import replace
@@ -13,7 +13,7 @@ from litebert.plan.devices import Device
 from litebert.plan.work import Work
 
 # (training, compiled): bytes moved for each byte that a layer's backward pass needs kept
-TRAFFIC = {(True, False): 16.0, (True, True): 10.0, (False, False): 4.2, (False, True): 3.5}
+TRAFFIC = {(True, False): 16.0, (True, True): 8.5, (False, False): 4.2, (False, True): 3.5}
 # (training, compiled): kernels a layer launches one after another; short steps take as long as starting them
 LAUNCHES = {(True, False): 70, (True, True): 25, (False, False): 20, (False, True): 8}
 LAUNCH_SECONDS = 6e-6
