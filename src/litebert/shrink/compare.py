@@ -5,15 +5,13 @@ several processes may work on one: each takes runs that no other has. Times are 
 early, so that those of one task take equally many steps.
 """
 
-import contextlib
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from litebert.claims import CLAIMED, others_at_work, seen_at_work
 from litebert.durations import format_duration
-from litebert.errors import InputError
-from litebert.runs import RunLock, is_in_use, update_run
-from litebert.shrink.claims import CLAIMED, others_at_work
+from litebert.runs import update_run
 from litebert.shrink.comparison import Cell, Comparison, Cost, TaskTable
 from litebert.shrink.costs import inference_seconds, with_head
 from litebert.shrink.drop import count_parameters, kept_plan, sharing
@@ -60,10 +58,7 @@ def compare(
     for data, _ in tasks:
         check_metric(data)
     settings.out.mkdir(parents=True, exist_ok=True)
-    with contextlib.ExitStack() as stack:
-        if not is_in_use(settings.out):
-            with contextlib.suppress(InputError):  # another one was a moment earlier
-                stack.enter_context(RunLock(settings.out))
+    with seen_at_work(settings.out):
         asked = {"tasks": [data.name for data, _ in tasks], "drops": list(grid.drops), "seeds": list(grid.seeds)}
         note_runs(settings, {"model": settings.model}, asked | {"strategies": list(grid.strategies)})
         tables = [_compare_task(one, data, grid, say) for data, one in tasks]

@@ -19,12 +19,12 @@ import torch
 
 from litebert.analyse.change import contribution
 from litebert.checkpoints.folder import Loaded, load_model, save_model
+from litebert.claims import CLAIMED, Claim
 from litebert.distill.run import with_teacher
 from litebert.distill.settings import DistillSettings
 from litebert.distill.teacher import TAUGHT, load_teacher
 from litebert.errors import InputError, nearest
 from litebert.runs import MODEL_FOLDER, parent_of, read_run, update_run, write_run
-from litebert.shrink.claims import CLAIMED, Claim
 from litebert.shrink.dev_inputs import packed
 from litebert.shrink.drop import drop_layers
 from litebert.shrink.strategies import FIXED, Fixed, Layers, Strategy, drop_similar, kept_of
