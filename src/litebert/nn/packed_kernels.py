@@ -19,10 +19,11 @@ import triton.language as tl  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor
 
 # Rows and columns of a block, warps and stages of each kernel: of eight or nine tried on an H200 with 12 heads of 64,
-# the best for real text of length 512 and 128 together.
-FORWARD = (128, 32, 4, 3)
-KEYS = (32, 128, 4, 3)
-QUERIES = (64, 32, 4, 3)
+# the best for real text of length 512 and 128 together; for wide heads, blocks that fit into the registers.
+FORWARD, WIDE_FORWARD = (128, 32, 4, 3), (128, 64, 8, 3)
+KEYS, WIDE_KEYS = (32, 128, 4, 3), (32, 128, 8, 2)
+QUERIES, WIDE_QUERIES = (64, 32, 4, 3), (128, 32, 8, 2)
+WIDE = 128  # heads from here on
 PRODUCT_ROWS = 64
 VARYING = ("tokens", "blocks")  # or a batch of another size would be compiled for anew
 LOG_2 = tl.constexpr(math.log(2.0))
@@ -216,7 +217,7 @@ def attend_packed(qkv: Tensor, starts: Tensor, longest: int) -> tuple[Tensor, Te
     assert qkv.stride()[1:] == (heads * size, size, 1)
     out = qkv.new_empty(tokens, heads, size)
     sums = qkv.new_empty(heads, tokens, dtype=torch.float32)
-    rows, columns, warps, stages = FORWARD
+    rows, columns, warps, stages = FORWARD if size < WIDE else WIDE_FORWARD
     blocks = -(-longest // rows)
     places = (qkv, out, sums, starts, qkv.stride(0), tokens, blocks, _scale(size))
     grid = ((starts.shape[0] - 1) * blocks, heads)
@@ -241,10 +242,8 @@ def attend_packed_backward(
     products = torch.empty_like(sums)
     grid = (-(-tokens // PRODUCT_ROWS), heads)
     _row_products[grid](out, grad, products, tokens, heads, size, PRODUCT_ROWS, num_warps=4)
-    for kernel, chosen, block in (
-        (_backward_keys, KEYS, KEYS[1]),
-        (_backward_queries, QUERIES, QUERIES[0]),
-    ):
+    keys, queries = (KEYS, QUERIES) if size < WIDE else (WIDE_KEYS, WIDE_QUERIES)
+    for kernel, chosen, block in ((_backward_keys, keys, keys[1]), (_backward_queries, queries, queries[0])):
         rows, columns, warps, stages = chosen
         blocks = -(-longest // block)
         places = (qkv, grads, grad, sums, products, starts, qkv.stride(0), tokens, blocks, _scale(size))

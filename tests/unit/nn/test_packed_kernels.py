@@ -20,14 +20,15 @@ for operator in (own.attend_packed, own.attend_packed_backward):
 torch.manual_seed(0)
 lengths = [70, 1, 130, 64, 17]
 layout = Layout.of(lengths)
-qkv = torch.randn(layout.num_tokens, 3, 2, 32, requires_grad=True)
-exact = qkv.detach().double().requires_grad_()
-direction = torch.randn(layout.num_tokens, 2, 32)
-found = torch.ops.litebert.attend_packed(qkv, layout.fixed(8, 160).starts, 160)[0]
-wanted = _attend_padded(*exact.unbind(1), layout, None, 0.0)
-found.backward(direction)
-wanted.backward(direction.double())
-assert (found - wanted).abs().max() < 1e-5 and (qkv.grad - exact.grad).abs().max() < 1e-5
+for heads, size in ((2, 32), (1, 128)):
+    qkv = torch.randn(layout.num_tokens, 3, heads, size, requires_grad=True)
+    exact = qkv.detach().double().requires_grad_()
+    direction = torch.randn(layout.num_tokens, heads, size)
+    found = torch.ops.litebert.attend_packed(qkv, layout.fixed(8, 160).starts, 160)[0]
+    wanted = _attend_padded(*exact.unbind(1), layout, None, 0.0)
+    found.backward(direction)
+    wanted.backward(direction.double())
+    assert (found - wanted).abs().max() < 1e-5 and (qkv.grad - exact.grad).abs().max() < 1e-5, size
 """
 
 
