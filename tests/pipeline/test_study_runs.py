@@ -1,7 +1,12 @@
 """Studies end to end on a small store: rows once, gone on with where they stopped, verdicts from their figures."""
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +16,13 @@ from typer.testing import CliRunner
 
 import litebert
 from litebert.checkpoints.training import saved_states
+from litebert.claims import Claim
 from litebert.cli import app
 from litebert.errors import InputError
 from litebert.pretrain.run import pretrain
+from litebert.runs import read_run, standing
 from litebert.study import run as study_run
+from litebert.study.plans import STUDIES
 from litebert.study.report import report_of
 from litebert.study.run import StudySettings, plan_study, row_folder, row_settings, run_study
 
@@ -87,6 +95,72 @@ def test_a_study_that_is_asked_to_stop_says_how_to_go_on(store, tmp_path, monkey
     report = report_of(done)
     assert {found.verdict for _, found in report.verdicts} == {"too small to tell"}
     assert json.loads((tmp_path / "study" / "run.json").read_text())["status"] == "stopped"
+
+
+def test_a_row_that_another_process_has_is_left_to_it_and_taken_up_when_it_lets_go(store, tmp_path, monkeypatch):
+    asked = settings(store, tmp_path / "study", "dropout")
+    trained, said = [], []
+
+    def counted(chosen, say):
+        trained.append(chosen.out.name)
+        return pretrain(chosen, say)
+
+    monkeypatch.setattr(study_run, "pretrain", counted)
+    others = Claim(tmp_path / "study" / "rows" / "with-seed0.claim")
+    with pytest.raises(InputError, match="holds no study"):  # nor does it begin one where something else is
+        others.__enter__()
+        run_study(asked, said.append)
+    others.__exit__(None, None, None)
+    shutil.rmtree(tmp_path / "study")
+    (tmp_path / "study").mkdir()
+    study_run._note(asked, plan_study(asked))
+    assert others.__enter__()
+    monkeypatch.setattr(study_run.time, "sleep", lambda _: others.__exit__(None, None, None))
+    assert run_study(asked, said.append).complete
+    assert trained == ["without-seed0", "with-seed0"]
+    assert sum("waiting" in sentence for sentence in said) == 1
+
+
+def command(study: StudySettings) -> list[str]:
+    words = ["study", study.study, *study.words, "--preset", study.preset, "--steps", str(study.steps)]
+    return [*words, "--device", "cpu", "--corpus", str(study.corpus), "-o", str(study.out)]
+
+
+def started(study: StudySettings) -> "subprocess.Popen[str]":
+    """The command in a process of its own, with as many threads as here: sums must come out the same."""
+    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
+    line = [sys.executable, "-m", "litebert", *command(study)]
+    return subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_processes_share_a_study_and_take_up_what_a_dead_one_left(store, tmp_path):
+    one, many = (settings(store, tmp_path / name, "elastic", steps=8) for name in ("one", "many"))
+    assert CliRunner().invoke(app, command(one)).exit_code == 0
+    first = started(many)
+    begun = tmp_path / "many" / "rows" / "depth-1-seed0" / "checkpoints"
+    limit = time.monotonic() + 60
+    while not (begun.is_dir() and any(begun.iterdir())):
+        assert first.poll() is None and time.monotonic() < limit, first.communicate()[1]
+        time.sleep(0.005)
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    note = read_run(tmp_path / "many")
+    assert note is not None and standing(note) == "killed"
+    processes = [started(many), started(many)]
+    for process in processes:
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        assert "loss against it" in out  # both end with the whole table
+    assert (tmp_path / "many" / "study.json").read_text() == (tmp_path / "one" / "study.json").read_text()
+    assert read_run(tmp_path / "many").status == "finished"
+    for row in plan_study(many).study.trained:
+        for name, tensor in weights(row_folder(one, row, 0)).items():
+            assert torch.equal(tensor, weights(row_folder(many, row, 0))[name]), (row.name, name)
+
+
+def test_the_help_names_every_study():
+    shown = CliRunner().invoke(app, ["study", "--help"], env={"COLUMNS": "200"}).stdout
+    assert " ".join(STUDIES) in shown
 
 
 def test_depths_start_from_the_next_shallower(store, tmp_path):

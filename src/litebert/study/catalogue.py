@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from litebert.errors import InputError, nearest
 from litebert.nn.config import EncoderConfig
+from litebert.study.elastic import elastic_study
 from litebert.study.ingredients import recipe_study
-from litebert.study.plans import Finding, Row, Study, worse
+from litebert.study.plans import STUDIES, Finding, Row, Study, worse
 
-STUDIES = ("embedding", "sharing", "order", "depth", "width", "dropout", "time", "recipe")
 CHANCE = 0.5
 NEAR_CHANCE = 0.05  # the paper's NSP model has 52.0% on SOP; five points above chance still count as chance
 
@@ -29,6 +29,7 @@ def study_of(name: str, encoder: EncoderConfig) -> Study:
         "dropout": _dropout,
         "time": _time,
         "recipe": recipe_study,
+        "elastic": elastic_study,
     }
     if name not in makers:
         raise InputError(f"there is no study '{name}'{nearest(name, STUDIES)}")
@@ -120,6 +121,7 @@ def _sharing(_encoder: EncoderConfig) -> Study:
         table="sharing (base, E = 128)",
         rows=rows,
         findings=findings,
+        ranked=True,
     )
 
 
@@ -298,6 +300,7 @@ def _time(encoder: EncoderConfig) -> Study:
         table="the same training time (BERT-large and ALBERT-xxlarge)",
         rows=rows,
         findings=findings,
+        ranked=True,
     )
 
 

@@ -4,7 +4,7 @@ What stands in the place of the paper's figures are those of the pilots that the
 twenty seconds with and without the ingredient (docs/LOG.md); nothing is judged by them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from litebert.nn.config import EncoderConfig
 from litebert.study.plans import Row, Study, worse
@@ -96,10 +96,13 @@ def recipe_study(_encoder: EncoderConfig) -> Study:
     return Study(
         name="recipe",
         about="what carries the budget recipe: each ingredient taken away once",
-        table="none of the paper's",
+        table="",
         rows=(
             Row(name=WHOLE, label="the whole recipe", words=()),
             *(Row(name=each.name, label=each.without, words=each.words) for each in taken),
         ),
-        findings=tuple(worse(each.claim, each.name, WHOLE, paper=f"pilots: {each.pilot}") for each in taken),
+        findings=tuple(
+            replace(worse(each.claim, each.name, WHOLE, paper=each.pilot), whose="pilots") for each in taken
+        ),
+        ranked=True,
     )

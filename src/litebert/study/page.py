@@ -9,7 +9,10 @@ from matplotlib.axes import Axes
 
 from litebert.corpus.look_page import BLUE, GREY, ORANGE, STYLE
 from litebert.drawing import plot
-from litebert.study.report import JUDGED_BY, METRICS, Line, Report, explained, table_of
+from litebert.study.elastic import WITHIN
+from litebert.study.noise import Judged
+from litebert.study.plans import Finding
+from litebert.study.report import JUDGED_BY, METRICS, Line, Report, explained, table_of, verdict_of
 from litebert.study.run import row_folder
 from litebert.train.metrics import HELD_OUT, read_metrics
 
@@ -37,16 +40,18 @@ def make_page(done: "Done", report: Report) -> str:
     described = f"{settings.preset} with the {settings.recipe} recipe, {length} a row, seeds: {settings.seeds}"
     if settings.words:
         described += f", {' '.join(settings.words)}"
+    if study.table:
+        described += f"; beside the paper's table of {study.table}"
     parts = [
-        f"<h1>{html.escape(title)}</h1><p class=quiet>{html.escape(described)}; beside the paper's table of "
-        f"{html.escape(study.table)}</p>",
+        f"<h1>{html.escape(title)}</h1><p class=quiet>{html.escape(described)}</p>",
         *(
             f"<p class=note>{html.escape(line.row.label)}: {html.escape(line.remark)}</p>"
             for line in report.lines
             if line.remark
         ),
         "<h2>Findings</h2>",
-        *(_finding(finding.text, found.verdict, explained(finding, found)) for finding, found in report.verdicts),
+        *([f"<p>The least loss first: <b>{html.escape(report.ranking)}</b></p>"] if report.ranking else []),
+        *(_finding(finding, found) for finding, found in report.verdicts),
         f"<p class=quiet>{html.escape(JUDGED_BY)}</p>",
         "<h2>Rows</h2><div class=wide>",
         _table(table_of(report)),
@@ -63,10 +68,11 @@ def make_page(done: "Done", report: Report) -> str:
     )
 
 
-def _finding(text: str, verdict: str, why: str) -> str:
-    colour = VERDICT_COLOURS[verdict]
-    mark = f"<span class=verdict style='background:{colour}'>{verdict}</span>"
-    return f"<div class=finding><p>{mark} {html.escape(text)}</p><p class=quiet>{html.escape(why)}</p></div>"
+def _finding(finding: Finding, found: Judged) -> str:
+    colour, verdict = VERDICT_COLOURS[found.verdict], verdict_of(finding, found)
+    mark = f"<span class=verdict style='background:{colour}'>{html.escape(verdict)}</span>"
+    why = html.escape(explained(finding, found))
+    return f"<div class=finding><p>{mark} {html.escape(finding.text)}</p><p class=quiet>{why}</p></div>"
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> str:
@@ -81,7 +87,10 @@ def _plots(done: "Done", report: Report) -> list[Draw]:
         plots.append(lambda axes: _draw_figures(axes, report, "mlm_loss", "here: held-out MLM loss (less is better)"))
     if "nsp_accuracy" in report.study.metrics:
         plots.append(lambda axes: _draw_orders(axes, report))
-    plots.append(lambda axes: _draw_paper(axes, report))
+    if any(line.difference is not None for line in report.lines):
+        plots.append(lambda axes: _draw_differences(axes, report))
+    if any("average" in line.row.paper for line in report.lines):
+        plots.append(lambda axes: _draw_paper(axes, report))
     plots.append(lambda axes: _draw_curves(axes, done, report))
     return plots
 
@@ -93,6 +102,25 @@ def _draw_figures(axes: Axes, report: Report, metric: str, title: str) -> None:
     values = {line.row.name: figure.value for line, figure in found}
     _draw_values(axes, report, [line for line, _ in found], values, errors)
     axes.set_title(title)
+
+
+def _draw_differences(axes: Axes, report: Report) -> None:
+    """How much more each row loses than the one beside it, with the interval of its verdict and the limit."""
+    beside = {line.row.name: line.figures["mlm_loss"].value for line in report.lines if "mlm_loss" in line.figures}
+    reach = {name: 100 * (found.interval or 0.0) for finding, found in report.verdicts for name in finding.weights}
+    lines = [line for line in report.lines if line.difference is not None]
+    axes.errorbar(
+        [f"{line.row.place:,.0f}" for line in lines],
+        [100 * (line.difference or 0.0) for line in lines],
+        yerr=[reach[line.row.name] / beside[line.row.beside] for line in lines],
+        fmt="o",
+        capsize=3,
+        color=ORANGE,
+    )
+    axes.axhline(0, color=GREY, linewidth=1)
+    axes.axhline(100 * WITHIN, color="#b0413e", linestyle="--", linewidth=1)
+    axes.margins(x=0.15, y=0.15)
+    axes.set(title=f"elastic against trained so: loss, %; dashed: {WITHIN:.0%}", xlabel=report.study.axis)
 
 
 def _draw_paper(axes: Axes, report: Report) -> None:
@@ -163,7 +191,7 @@ def _draw_orders(axes: Axes, report: Report) -> None:
 
 def _draw_curves(axes: Axes, done: "Done", report: Report) -> None:
     """Held-out loss over the run, of the first seed."""
-    for number, line in enumerate(report.lines):
+    for number, line in enumerate(line for line in report.lines if not line.row.model):
         rows = read_metrics(row_folder(done.settings, line.row, 0))
         points = [
             (row["tokens"], row["mlm_loss"]) for row in rows if row.get("split") == HELD_OUT and "mlm_loss" in row

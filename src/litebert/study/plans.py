@@ -1,7 +1,12 @@
-"""What a study is: rows, each a pretraining run, and findings, each a claim about figures of rows. No torch here."""
+"""What a study is: rows, each a pretraining run, and findings, each a claim about figures of rows. No torch here.
+
+A row may also be another row's model, scored at a smaller depth.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+STUDIES = ("embedding", "sharing", "order", "depth", "width", "dropout", "time", "recipe", "elastic")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,6 +20,9 @@ class Row:
     start: str = ""  # the row whose model this one starts from
     place: float | None = None  # on the horizontal axis of the plot, where there is one
     line: str = ""  # which line of the plot it is on
+    model: str = ""  # the row whose model this is, where it has none of its own
+    depth: int | None = None  # layers after which the model is scored; None: all
+    beside: str = ""  # the row that its loss is compared with in the table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +37,9 @@ class Finding:
     metric: str = "mlm_loss"
     constant: float = 0.0
     paper: str = ""  # the paper's own figures for it
+    whose: str = "paper"  # whose they are, if not the paper's
     needs: tuple["Finding", ...] = ()
+    words: tuple[str, str] = ("reproduced", "not reproduced")  # where it holds, and where it does not
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,13 +48,19 @@ class Study:
 
     name: str
     about: str
-    table: str  # which of the paper's it is
+    table: str  # which of the paper's it is; empty: none
     rows: tuple[Row, ...]
     findings: tuple[Finding, ...]
     metrics: tuple[str, ...] = ("mlm_loss", "mlm_accuracy", "sop_accuracy")
     recipe_words: tuple[str, ...] = ()  # fields of the recipe that every row of the study needs
     axis: str = ""  # of the plot; empty: bars
+    ranked: bool = False  # the order of the rows is of interest
     notes: tuple[str, ...] = ()
+
+    @property
+    def trained(self) -> tuple[Row, ...]:
+        """The rows that are runs of their own."""
+        return tuple(row for row in self.rows if not row.model)
 
     def row(self, name: str) -> Row:
         """The row of a name."""

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from litebert.study.noise import Judged, Sums, error_of, judge, mean_of
-from litebert.study.plans import Finding, Row, Study
+from litebert.study.plans import Finding, Row, Study, worse
 
 if TYPE_CHECKING:
     from litebert.study.run import Done
@@ -21,6 +22,10 @@ JUDGED_BY = (
     "Judged by held-out text, masked plainly at 15%, the same for every row. A finding is reproduced, or not, where "
     "its difference is larger than a 95% interval of the noise: of seeds and of the text; with one seed of the text "
     "alone, but 1% of the figure at the least."
+)
+AT_ONCE = (
+    "{count} of the runs were trained while others were: on one device they had only a part of it in their minutes, so "
+    "compare them with care."
 )
 
 
@@ -42,6 +47,7 @@ class Line:
     seeds: int
     steps: float | None
     remark: str
+    difference: float | None = None  # of its loss, as a share of that of the row beside it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,21 +60,27 @@ class Report:
     notes: tuple[str, ...]
     complete: bool
     unigram: float
+    length: str  # of each run: "in 5m", "as set"
+    ranking: str  # of the rows, where that is of interest
 
 
 def report_of(done: "Done") -> Report:
     """Figures and verdicts from the scores that are there."""
     study = done.study
     by_metric = {metric: _by_row(done, metric) for metric in _metrics(study)}
+    lines = {
+        row.name: _line(done, row, {metric: found[row.name] for metric, found in by_metric.items()})
+        for row in study.rows
+    }
     return Report(
         study=study,
-        lines=tuple(
-            _line(done, row, {metric: found[row.name] for metric, found in by_metric.items()}) for row in study.rows
-        ),
+        lines=tuple(replace(line, difference=_difference(line, lines)) for line in lines.values()),
         verdicts=tuple((finding, judged(finding, by_metric, done.unigram)) for finding in study.findings),
-        notes=done.notes,
+        notes=(*done.notes, *_at_once(done)),
         complete=done.complete,
         unigram=done.unigram,
+        length=f"in {done.settings.budget}" if done.settings.budget else "as set",
+        ranking=_ranking(study, by_metric["mlm_loss"], done.unigram) if study.ranked else "",
     )
 
 
@@ -100,6 +112,7 @@ def as_json(done: "Done", report: Report) -> dict[str, Any]:
         "complete": report.complete,
         "unigram_loss": report.unigram,
         "judged_by": JUDGED_BY,
+        "ranking": report.ranking,
         "notes": list(report.notes),
         "rows": [
             {
@@ -110,13 +123,20 @@ def as_json(done: "Done", report: Report) -> dict[str, Any]:
                 "seeds": line.seeds,
                 "steps": line.steps,
                 "remark": line.remark,
+                "difference": line.difference,
                 "figures": {name: asdict(figure) for name, figure in line.figures.items()},
                 "paper": dict(line.row.paper),
             }
             for line in report.lines
         ],
         "findings": [
-            {"finding": finding.text, "paper": finding.paper, "metric": finding.metric, **asdict(found)}
+            {
+                "finding": finding.text,
+                finding.whose: finding.paper,
+                "metric": finding.metric,
+                **asdict(found),
+                "verdict": verdict_of(finding, found),
+            }
             for finding, found in report.verdicts
         ],
     }
@@ -126,12 +146,14 @@ def table_of(report: Report) -> list[tuple[str, ...]]:
     """Headings, then a row a line; the paper's columns stand on the right."""
     published = list(dict.fromkeys(name for line in report.lines for name in line.row.paper))
     shown = [metric for metric in report.study.metrics if any(metric in line.figures for line in report.lines)]
+    beside = any(line.row.beside for line in report.lines)
     rows: list[tuple[str, ...]] = [
         (
             "row",
             "parameters",
             *(METRICS[metric] for metric in shown),
-            "steps",
+            *(["loss against it"] if beside else []),
+            f"steps ({report.length})",
             *(f"paper: {name}" for name in published),
         )
     ]
@@ -141,6 +163,7 @@ def table_of(report: Report) -> list[tuple[str, ...]]:
                 line.row.label,
                 f"{line.parameters / 1e6:.2f}M",
                 *(in_figures(metric, line.figures.get(metric)) for metric in shown),
+                *(["" if line.difference is None else f"{line.difference:+.1%}"] if beside else []),
                 f"{line.steps:,.0f}" if line.steps else "",
                 *(line.row.paper.get(name, "") for name in published),
             )
@@ -161,7 +184,8 @@ def as_text(report: Report) -> str:
     """The table and the verdicts for a terminal."""
     rows = table_of(report)
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    lines = [f"{report.study.about} (the paper's table: {report.study.table})", ""]
+    table = f" (the paper's table: {report.study.table})" if report.study.table else ""
+    lines = [f"{report.study.about}{table}", ""]
     for row in rows:
         cells = [
             cell.rjust(width) if place else cell.ljust(width)
@@ -169,21 +193,54 @@ def as_text(report: Report) -> str:
         ]
         lines.append("  ".join(cells).rstrip())
     lines += ["", *(f"{line.row.label}: {line.remark}" for line in report.lines if line.remark)]
+    if report.ranking:
+        lines.append(f"The least loss first: {report.ranking}")
     for finding, found in report.verdicts:
-        lines += [f"{found.verdict.upper()}: {finding.text}", f"    {explained(finding, found)}"]
+        lines += [f"{verdict_of(finding, found).upper()}: {finding.text}", f"    {explained(finding, found)}"]
     lines += ["", JUDGED_BY, *report.notes]
     if not report.complete:
         lines.append("Not all rows are there yet; the same command goes on.")
     return "\n".join(lines)
 
 
+def verdict_of(finding: Finding, found: Judged) -> str:
+    """The verdict in the finding's own words."""
+    holds, fails = finding.words
+    return {"reproduced": holds, "not reproduced": fails}.get(found.verdict, found.verdict)
+
+
 def explained(finding: Finding, found: Judged) -> str:
     """Why a verdict is what it is, in a line."""
-    said = [f"paper: {finding.paper}"] if finding.paper else []
+    said = [f"{finding.whose}: {finding.paper}"] if finding.paper else []
     if found.value is not None:
         margin = f"{found.value:+.3f}" if finding.metric.endswith("loss") else f"{100 * found.value:+.1f} points"
         said.append(f"here: {margin} in favour" if found.value >= 0 else f"here: {margin}, against it")
     return "; ".join([*said, found.why])
+
+
+def _difference(line: Line, lines: Mapping[str, Line]) -> float | None:
+    """How much more a row loses than the one it stands beside, as a share."""
+    if not line.row.beside:
+        return None
+    ours, theirs = (one.figures.get("mlm_loss") for one in (line, lines[line.row.beside]))
+    return None if ours is None or theirs is None else ours.value / theirs.value - 1
+
+
+def _ranking(study: Study, losses: Mapping[str, Sequence[Sums]], unigram: float) -> str:
+    """The rows by loss, the best first; ``~`` stands between two that are too close to tell."""
+    rows = sorted((row for row in study.rows if losses[row.name]), key=lambda row: mean_of(losses[row.name]))
+    said = rows[0].label if rows else ""
+    for better, row in pairwise(rows):
+        told = judged(worse("", row.name, better.name), {"mlm_loss": losses}, unigram).verdict == "reproduced"
+        said += f" {'<' if told else '~'} {row.label}"
+    return said
+
+
+def _at_once(done: "Done") -> list[str]:
+    """What to say of runs that shared a device: minutes are worth less then, steps are not."""
+    runs = [score for row in done.study.trained for score in done.scores[row.name].values()]
+    count = sum(bool(score.facts.get("shared")) for score in runs)
+    return [AT_ONCE.format(count=count)] if count and done.settings.budget else []
 
 
 def _metrics(study: Study) -> list[str]:

@@ -1,15 +1,20 @@
-"""A study from its first row to its verdicts: a row at a time, so that it can be stopped and gone on with anywhere."""
+"""A study from its first row to its verdicts. It can be stopped and gone on with anywhere, and shared out.
+
+Several processes may work on one folder: each takes a row that no other has, and takes up one whose process died.
+"""
 
 import gc
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from litebert.checkpoints.training import saved_states
+from litebert.claims import CLAIMED, Claim, others_at_work, seen_at_work
 from litebert.corpus.pairs import Order
 from litebert.corpus.store import Store
 from litebert.durations import format_duration, parse_duration
@@ -19,13 +24,16 @@ from litebert.plan.parameters import count_parameters
 from litebert.pretrain.arguments import settings_from
 from litebert.pretrain.recipe import RECIPE_FIELDS
 from litebert.pretrain.run import PretrainSettings, network_config, pretrain
-from litebert.runs import CHECKPOINTS, MODEL_FOLDER, RunLock, parent_of, read_run, update_run, write_run
+from litebert.runs import CHECKPOINTS, LOCK_FILE, MODEL_FOLDER, parent_of, read_run, update_run, write_run
 from litebert.study.catalogue import study_of
 from litebert.study.plans import Row, Study
 from litebert.study.scores import RowScores, read_scores, score_run
 from litebert.train.guard import unigram_entropy
+from litebert.train.stop import StopSignal
 
 ROWS = "rows"
+NOTE_CLAIM = "study.claim"  # held while the note of the study is written
+WAIT = 1.0  # seconds between looks at what other processes are at
 ORDERS: tuple[Order, ...] = ("sop", "nsp")
 
 
@@ -81,40 +89,50 @@ def plan_study(settings: StudySettings) -> Done:
     store = Store.open(settings.corpus)
     encoder = preset_config(settings.preset, [word for word in settings.words if not _is_recipe(word)])
     study = study_of(settings.study, encoder)
-    parameters, scores, grows = {}, {}, {}
+    parameters, grows = {}, {}
     for row in study.rows:
         chosen = row_settings(settings, study, row, 0)
         grows[row.label] = bool(chosen.recipe.depths)
         config = network_config(chosen, store)
         parameters[row.name] = count_parameters(config.encoder).bare
-        folders = {seed: row_folder(settings, row, seed) for seed in range(settings.seeds)}
-        found = {seed: read_scores(folder) for seed, folder in folders.items()}
-        scores[row.name] = {seed: score for seed, score in found.items() if score is not None}
     notes = study.notes
     if len(set(grows.values())) > 1:
         named = ", ".join(label for label, does in grows.items() if not does)
         notes += (
             f"Depth grows during training, as the recipe says, only where all blocks are shared: not in {named}.",
         )
+    scores = _scores_of(settings, study)
     return Done(study, settings, parameters, scores, store.fingerprint, unigram_entropy(store), notes)
 
 
 def run_study(settings: StudySettings, say: Callable[[str], None]) -> Done:
-    """Train and score every row that is not there yet; stops, to be gone on with, when asked to."""
+    """Train and score every row that is not there yet, or wait for it where another process is at it.
+
+    Stops, to be gone on with, when asked to.
+    """
     done = plan_study(settings)
     settings.out.mkdir(parents=True, exist_ok=True)
-    with RunLock(settings.out):
-        _note(settings, done)
-        store = Store.open(settings.corpus)
-        todo = [pair for pair in _runs(done) if pair[1] not in done.scores[pair[0].name]]
-        for number, (row, seed) in enumerate(todo, 1):
-            say(f"row {number} of {len(todo)}: {row.label}, seed {seed}")
-            if not _run_row(settings, done.study, row, seed, store, say):
-                update_run(settings.out, status="stopped")
-                say("stopped; the same command goes on from here")
-                return plan_study(settings)
+    _note(settings, done)
+    store = Store.open(settings.corpus)
+    waiting = False
+    with seen_at_work(settings.out), StopSignal() as stop:
+        while not done.complete and not stop:
+            outcome = _take_row(done, store, say)
+            if outcome == "stopped":
+                break
+            if outcome == "none":
+                if not waiting:
+                    say("other processes are at the rows that are left; waiting for them")
+                time.sleep(WAIT)
+            waiting = outcome == "none"
+            done = replace(done, scores=_scores_of(settings, done.study))
+    if done.complete:
         update_run(settings.out, status="finished")
-    return plan_study(settings)
+        return done
+    say("stopped; the same command goes on from here")
+    if not others_at_work(_claims(settings)):
+        update_run(settings.out, status="stopped")
+    return replace(done, scores=_scores_of(settings, done.study))
 
 
 def row_settings(settings: StudySettings, study: Study, row: Row, seed: int) -> PretrainSettings:
@@ -132,7 +150,7 @@ def row_settings(settings: StudySettings, study: Study, row: Row, seed: int) -> 
         tokens=None,
         start=None if start is None else str(start),
         seed=seed,
-        resume=bool(saved_states(folder)),
+        resume=False,
         device=settings.device,
         precision=settings.precision,
         compiled=settings.compiled,
@@ -146,13 +164,13 @@ def row_settings(settings: StudySettings, study: Study, row: Row, seed: int) -> 
 
 
 def row_folder(settings: StudySettings, row: Row, seed: int) -> Path:
-    """Where a row of a seed is trained."""
-    return settings.out / ROWS / f"{row.name}-seed{seed}"
+    """Where the model of a row of a seed is trained."""
+    return settings.out / ROWS / f"{row.model or row.name}-seed{seed}"
 
 
 def in_words(settings: StudySettings, study: Study) -> str:
     """How long it will take."""
-    count = len(study.rows) * settings.seeds
+    count = len(study.trained) * settings.seeds
     each = settings.budget or f"{settings.steps:,} steps"
     if settings.budget is None:
         return f"{count} runs of {each}"
@@ -160,11 +178,48 @@ def in_words(settings: StudySettings, study: Study) -> str:
     return f"{count} runs of {each}: about {total}, and a little to compile and to score each"
 
 
-def _runs(done: Done) -> Iterator[tuple[Row, int]]:
-    """Every row of the first seed, then of the next, so that a study cut short has a whole table."""
+def _scores_of(settings: StudySettings, study: Study) -> dict[str, dict[int, RowScores]]:
+    """The scores that are there, by row and seed."""
+    scores: dict[str, dict[int, RowScores]] = {row.name: {} for row in study.rows}
+    for row in study.rows:
+        for seed in range(settings.seeds):
+            found = read_scores(row_folder(settings, row, seed))
+            if found is not None:
+                scores[row.name][seed] = found.at(row.depth)
+    return scores
+
+
+def _left(done: Done) -> Iterator[tuple[Row, int]]:
+    """What can be run now: every row of the first seed, then of the next, so that a study cut short has a table."""
     for seed in range(done.settings.seeds):
-        for row in done.study.rows:
-            yield row, seed
+        for row in done.study.trained:
+            can_start = not row.start or seed in done.scores[row.start]
+            if seed not in done.scores[row.name] and can_start:
+                yield row, seed
+
+
+def _take_row(done: Done, store: Store, say: Callable[[str], None]) -> Literal["done", "stopped", "none"]:
+    """Train and score the first row that no process has; none: others have all that can be run now."""
+    settings = done.settings
+    for row, seed in _left(done):
+        folder = row_folder(settings, row, seed)
+        with Claim(_claim(folder)) as ours:
+            if not ours or read_scores(folder) is not None:  # another one has it, or had it until a moment ago
+                continue
+            finished = sum(len(done.scores[other.name]) for other in done.study.trained)
+            say(f"{row.label}, seed {seed} ({finished} of {settings.seeds * len(done.study.trained)} runs are there)")
+            with seen_at_work(settings.out):  # the process that was seen may have ended
+                return "done" if _run_row(settings, done.study, row, seed, store, say) else "stopped"
+    return "none"
+
+
+def _claim(folder: Path) -> Path:
+    """What a process holds while it is at a row; beside its folder, which may be emptied."""
+    return folder.with_name(folder.name + CLAIMED)
+
+
+def _claims(settings: StudySettings) -> list[Path]:
+    return list((settings.out / ROWS).glob(f"*{CLAIMED}"))
 
 
 def _run_row(
@@ -172,17 +227,20 @@ def _run_row(
 ) -> bool:
     """Train a row, or go on with it, and score it; False when it was asked to stop."""
     folder = row_folder(settings, row, seed)
-    chosen = row_settings(settings, study, row, seed)
+    chosen = replace(row_settings(settings, study, row, seed), resume=bool(saved_states(folder)))
+    shared = others_at_work(_claims(settings), own=_claim(folder))
     note = read_run(folder)
     if note is None or note.status not in ("finished", "diverged") or not (folder / MODEL_FOLDER).is_dir():
         if folder.exists() and not chosen.resume:
             shutil.rmtree(folder)  # killed before its first state was saved: there is nothing in it
         if pretrain(chosen, say).status == "stopped":
             return False
+    shared = shared or others_at_work(_claims(settings), own=_claim(folder))
     length = chosen.recipe.lengths[-1][1]
     own = chosen.recipe.order
     asked = (own, *(order for order in ORDERS if order != own)) if "nsp_accuracy" in study.metrics else (own,)
-    score_run(folder, store, length, asked, torch.device(chosen.device))
+    depths = [other.depth for other in study.rows if other.model == row.name and other.depth is not None]
+    score_run(folder, store, length, asked, torch.device(chosen.device), depths=depths, shared=shared)
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)  # states of a finished row are of no more use
     torch._dynamo.reset()  # graphs of one row are of no use to the next, and torch keeps only so many
     gc.collect()
@@ -192,21 +250,22 @@ def _run_row(
 
 
 def _note(settings: StudySettings, done: Done) -> None:
-    """Leave, or compare with, the note of what this study is of."""
+    """Leave, or compare with, the note of what this study is of; of several processes, one is first."""
     facts = {**settings.facts(), "corpus": done.corpus}
-    known = read_run(settings.out)
-    if known is None:
-        if any(path.name != "lock" for path in settings.out.iterdir()):
-            raise InputError(f"{settings.out} is not empty and holds no study; name another folder")
-        write_run(settings.out, "study", facts, parents=[parent_of("corpus", settings.corpus)], status="running")
-        return
-    for name, value in facts.items():
-        if known.settings.get(name) != value:
-            raise InputError(
-                f"{settings.out} holds a study with {name} {known.settings.get(name)}, not {value}; go on with the "
-                "same, or name another folder"
-            )
-    update_run(settings.out, status="running")
+    with Claim(settings.out / NOTE_CLAIM, wait=True):
+        known = read_run(settings.out)
+        if known is None:
+            if any(path.name not in (LOCK_FILE, NOTE_CLAIM) for path in settings.out.iterdir()):
+                raise InputError(f"{settings.out} is not empty and holds no study; name another folder")
+            write_run(settings.out, "study", facts, parents=[parent_of("corpus", settings.corpus)], status="running")
+            return
+        for name, value in facts.items():
+            if known.settings.get(name) != value:
+                raise InputError(
+                    f"{settings.out} holds a study with {name} {known.settings.get(name)}, not {value}; go on with the "
+                    "same, or name another folder"
+                )
+        update_run(settings.out, status="running")
 
 
 def _is_recipe(word: str) -> bool:

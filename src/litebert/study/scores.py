@@ -5,7 +5,7 @@ They are kept batch by batch, because how much batches differ is how much a figu
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ BATCH_TOKENS = 4096
 FEWEST_BATCHES = 16  # where the text is enough: a spread is taken over them
 
 # Sums by kind: "mlm" and, for each order that pairs were made by, "sop" and "nsp"; of each batch (loss, right, items).
+# At depths other than the full one they have names such as "depth_3_mlm".
 Table = dict[str, list[list[float]]]
 
 
@@ -41,7 +42,15 @@ class RowScores:
 
     status: str
     table: Table
-    facts: Mapping[str, Any]  # steps, tokens, seconds
+    facts: Mapping[str, Any]  # steps, tokens, seconds, and whether other rows were trained at the same time
+
+    def at(self, depth: int | None) -> "RowScores":
+        """The scores after so many layers; None: after all."""
+        if depth is None:
+            return self
+        prefix = _prefix(depth)
+        found = {kind.removeprefix(prefix): rows for kind, rows in self.table.items() if kind.startswith(prefix)}
+        return replace(self, table=found)
 
     def sums(self, metric: str) -> Sums | None:
         """What a metric such as ``mlm_loss`` or ``nsp_accuracy`` is the ratio of, by batch; None: not measured."""
@@ -62,11 +71,17 @@ def held_out_settings(store: Store, length: int, order: Order) -> BatchSettings:
 
 @torch.no_grad()
 def score_network(
-    network: Network, store: Store, length: int, orders: Sequence[Order], device: torch.device, kind: Precision
+    network: Network,
+    store: Store,
+    length: int,
+    orders: Sequence[Order],
+    device: torch.device,
+    kind: Precision,
+    depth: int | None = None,
 ) -> Table:
     """Sums of every kind; masked words are counted on inputs of the first order only: that of the training."""
     network.to(device).eval()
-    objective, table = Pretraining(length, LOGIT_CHUNK), Table()
+    objective, table = Pretraining(length, LOGIT_CHUNK, depth), Table()
     for number, order in enumerate(orders):
         settings = held_out_settings(store, length, order)
         batches = Batches(store, "held_out", settings)
@@ -83,19 +98,35 @@ def score_network(
     return table
 
 
-def score_run(run: Path, store: Store, length: int, orders: Sequence[Order], device: torch.device) -> RowScores:
-    """Score the model of a run and leave the sums in its folder."""
+def score_run(
+    run: Path,
+    store: Store,
+    length: int,
+    orders: Sequence[Order],
+    device: torch.device,
+    *,
+    depths: Sequence[int] = (),
+    shared: bool = False,
+) -> RowScores:
+    """Score the model of a run, at smaller depths, too, where these are given, and leave the sums in its folder."""
     if not store.split("held_out").num_tokens:
         raise InputError(f"{store.folder} has no held-out text to judge by; build it with --held-out 5%")
     note = json.loads((run / "run.json").read_text(encoding="utf-8"))
-    facts = {name: note["result"].get(name) for name in ("step", "tokens", "seconds")}
+    facts = {**{name: note["result"].get(name) for name in ("step", "tokens", "seconds")}, "shared": shared}
     table: Table = {}
     if note["status"] == "finished":
-        network = load_model(run / "model").network
-        table = score_network(network, store, length, orders, device, precision.default_precision(device))
+        network, kind = load_model(run / "model").network, precision.default_precision(device)
+        table = score_network(network, store, length, orders, device, kind)
+        for depth in depths:
+            there = score_network(network, store, length, orders, device, kind, depth)
+            table |= {_prefix(depth) + name: rows for name, rows in there.items()}
     scores = RowScores(note["status"], table, facts)
     write_atomically(run / SCORES, json.dumps({"status": scores.status, "table": table, "facts": facts}) + "\n")
     return scores
+
+
+def _prefix(depth: int) -> str:
+    return f"depth_{depth}_"
 
 
 def read_scores(run: Path) -> RowScores | None:

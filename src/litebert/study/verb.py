@@ -5,9 +5,11 @@ from typing import Annotated
 
 import typer
 
+from litebert.study.plans import STUDIES
+
 
 def study(
-    name: Annotated[str, typer.Argument(metavar="STUDY", help="embedding sharing order depth width dropout time")],
+    name: Annotated[str, typer.Argument(metavar="STUDY", help=" ".join(STUDIES))],
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="FIELD=VALUE...", help="Fields of the model or recipe, for all rows.")
     ] = None,
@@ -27,9 +29,10 @@ def study(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the rows and how long they take.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Rerun a table of the ALBERT paper at your own scale, and say which of its findings hold there.
+    """Rerun a table of the ALBERT paper (or our own: recipe, elastic) at your own scale, and say which findings hold.
 
-    Give the same command again to go on with a study that was stopped: finished rows are not run again.
+    Give the same command again to go on with a study that was stopped: finished rows are not run again. Given in
+    several terminals at once it shares the rows out.
     """
     import json
 
@@ -59,7 +62,7 @@ def study(
         if as_json:
             typer.echo(json.dumps(in_json(done, report), indent=2, ensure_ascii=False))
             return
-        for line in report.lines:
+        for line in (line for line in report.lines if not line.row.model):
             fields = " ".join(line.row.words)
             start = f" --from {line.row.start}" if line.row.start else ""
             typer.echo(f"{line.row.label:36} {line.parameters / 1e6:8.2f}M  {fields}{start}")

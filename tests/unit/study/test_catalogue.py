@@ -8,8 +8,9 @@ from litebert.errors import InputError
 from litebert.nn.families import preset_config
 from litebert.plan.parameters import count_parameters
 from litebert.pretrain.recipe import RECIPE_FIELDS, read_recipe
-from litebert.study.catalogue import STUDIES, study_of
-from litebert.study.plans import Study
+from litebert.study.catalogue import study_of
+from litebert.study.elastic import WITHIN
+from litebert.study.plans import STUDIES, Study
 
 BASE = preset_config("albert-base")
 
@@ -30,9 +31,10 @@ def test_rows_are_models_that_can_be_built_and_findings_are_about_rows(name, pre
         read_recipe("budget", recipe)
         assert not row.start or names.index(row.start) < names.index(row.name)
     for finding in study.findings:
-        assert set(finding.weights) <= set(names) and finding.paper
-        if finding.metric == "mlm_loss":
-            assert sum(finding.weights.values()) == pytest.approx(0)  # a difference: the level itself proves nothing
+        assert set(finding.weights) <= set(names) and (finding.paper or name == "elastic")
+        if finding.metric == "mlm_loss":  # a difference: the level itself proves nothing
+            allowed = WITHIN if name == "elastic" else 0.0
+            assert sum(finding.weights.values()) == pytest.approx(allowed)
 
 
 @pytest.mark.parametrize("name", ["embedding", "sharing"])
@@ -51,6 +53,23 @@ def test_embedding_sizes_depths_and_widths_follow_the_preset():
     assert [row.place for row in study_of("depth", large).rows] == [1, 3, 6, 12, 24, 48]
     assert [row.place for row in study_of("width", large).rows] == [1024, 2048, 4096, 6144]
     assert [row.place for row in study_of("depth", preset_config("albert-tiny")).rows] == [1, 2, 4, 8]
+
+
+def test_the_elastic_study_trains_quarters_apart_and_one_model_that_is_scored_at_each():
+    study = study_of("elastic", BASE)
+    assert [row.name for row in study.trained] == ["depth-3", "depth-6", "depth-9", "depth-12", "elastic"]
+    compared = {row.beside: row for row in study.rows if row.beside}
+    assert {beside: row.depth for beside, row in compared.items()} == {
+        "depth-3": 3,
+        "depth-6": 6,
+        "depth-9": 9,
+        "depth-12": None,
+    }
+    assert {row.model or row.name for row in compared.values()} == {"elastic"}
+    for finding, (beside, row) in zip(study.findings, compared.items(), strict=True):
+        assert value(finding, {beside: 3.0, row.name: 3.05}) > 0 > value(finding, {beside: 3.0, row.name: 3.07})
+    shallow = study_of("elastic", preset_config("albert-tiny", ("num_layers=2",)))
+    assert [row.name for row in shallow.trained] == ["depth-1", "depth-2", "elastic"]
 
 
 def value(finding, figures: dict[str, float]) -> float:
@@ -81,5 +100,7 @@ def test_the_paper_s_own_accuracies_reproduce_the_signature_of_the_order_loss():
 def test_what_is_refused():
     with pytest.raises(InputError, match=r"there is no study 'sharin'.*sharing"):
         study_of("sharin", BASE)
+    with pytest.raises(InputError, match="needs a model of 2 layers or more"):
+        study_of("elastic", preset_config("albert-tiny", ("num_layers=1",)))
     with pytest.raises(InputError, match="needs a model of 4 layers or more"):
         study_of("depth", preset_config("albert-tiny", ("num_layers=2",)))

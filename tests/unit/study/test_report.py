@@ -1,6 +1,7 @@
 """From scores to a report: figures, verdicts and what keeps a verdict open."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from litebert.nn.families import preset_config
 from litebert.study.catalogue import study_of
 from litebert.study.page import make_page
-from litebert.study.report import as_json, as_text, report_of
+from litebert.study.report import as_json, as_text, report_of, table_of
 from litebert.study.run import Done, StudySettings
 from litebert.study.scores import RowScores
 
@@ -85,3 +86,39 @@ def test_all_forms_say_the_same():
     assert "3.50" in text and "80.2" in text and "3.50" in page and "80.2" in page
     assert text.count("REPRODUCED") == 3 == page.count(">reproduced<")
     assert told["findings"][0]["interval"] > 0 and told["rows"][0]["seeds"] == 2
+
+
+def test_rows_are_ranked_and_what_is_too_close_is_said_to_be():
+    found = done("sharing", {row: table(loss) for row, loss in SHARING.items()})
+    assert report_of(found).ranking == "nothing shared < attention shared < feed-forward shared < all shared"
+    close = done("sharing", {row: table(loss) for row, loss in {**SHARING, "attention": 3.005}.items()})
+    assert report_of(close).ranking.startswith("nothing shared ~ attention shared < feed-forward")
+    assert "nothing shared ~ attention shared" in as_text(report_of(close))
+    assert not report_of(done("dropout", {"with": table(3.0), "without": table(2.0)})).ranking
+
+
+ELASTIC = {"depth-1": 4.0, "elastic-1": 4.02, "depth-2": 3.5, "elastic-2": 3.57, "depth-3": 3.2, "elastic-3": 3.4}
+
+
+def test_an_elastic_model_is_judged_depth_by_depth_beside_those_trained_so():
+    found = done("elastic", {row: table(loss) for row, loss in {**ELASTIC, "depth-4": 3.0, "elastic": 6.9}.items()})
+    report = report_of(found)
+    told = [one["verdict"] for one in as_json(found, report)["findings"]]
+    assert told == ["within 2%", "too small to tell", "not within 2%", "not within 2%"]
+    heading, *rows = table_of(report)
+    place = heading.index("loss against it")
+    assert [row[place] for row in rows[:6]] == ["", "+0.5%", "", "+2.0%", "", "+6.2%"]
+    assert "steps (in 5m)" in heading
+    page = make_page(found, report)
+    assert ">within 2%<" in page and "paper" not in page and page.count("<svg") == 3
+    by_steps = replace(found, settings=replace(found.settings, budget=None, steps=20))
+    assert "steps (as set)" in table_of(report_of(by_steps))[0]
+
+
+def test_minutes_that_were_shared_are_told():
+    found = done("dropout", {"with": table(3.0), "without": table(2.0)})
+    assert not any("only a part of it" in note for note in report_of(found).notes)
+    found.scores["with"][0] = replace(found.scores["with"][0], facts={"step": 100, "shared": True})
+    assert "1 of the runs were trained while others were" in as_text(report_of(found))
+    by_steps = replace(found, settings=replace(found.settings, budget=None, steps=20))
+    assert not any("only a part of it" in note for note in report_of(by_steps).notes)
