@@ -7,6 +7,7 @@ import sys
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from litebert.analyse.verb import layers
 from litebert.bench.verb import app as bench_app
@@ -26,33 +27,69 @@ from litebert.tasks.finetune_verb import finetune
 from litebert.tasks.predict_verb import predict
 from litebert.text.verb import app as tokenizer_app
 
+TEXT, TASKS, SMALLER, MODELS, FIGURES = (
+    "From text to a model",
+    "From a model to answers",
+    "Smaller models",
+    "Models and their files",
+    "Measured beside others",
+)
+
+
+class InOrder(TyperGroup):
+    """Verbs in the order in which a person comes to need them; left alone, groups of verbs would come last."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names, those of the first panel first."""
+        first = ("ls", "plan", "tokenizer", "corpus", "pretrain")
+        return [*first, *(name for name in super().list_commands(ctx) if name not in first)]
+
+
 app = typer.Typer(
     name="litebert",
+    cls=InOrder,
     help="Train, fine-tune, shrink and ship BERT-class text encoders with little compute.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.add_typer(bench_app, name="bench")
-app.command()(pretrain)
-app.command()(finetune)
-app.command()(evaluate)
-app.command()(predict)
-app.command()(fill)
-app.command()(order)
-app.add_typer(corpus_app, name="corpus")
-app.command("runs")(runs_verb)
-app.add_typer(tokenizer_app, name="tokenizer")
-app.command()(plan)
-app.command()(shrink)
-app.command()(distill)
-app.command()(exits)
-app.command()(layers)
-app.command()(study)
-app.command()(card)
+app.command(rich_help_panel=TEXT)(plan)
+app.add_typer(tokenizer_app, name="tokenizer", rich_help_panel=TEXT)
+app.add_typer(corpus_app, name="corpus", rich_help_panel=TEXT)
+app.command(rich_help_panel=TEXT)(pretrain)
+app.command("runs", rich_help_panel=TEXT)(runs_verb)
+app.command(rich_help_panel=TASKS)(finetune)
+app.command(rich_help_panel=TASKS)(evaluate)
+app.command(rich_help_panel=TASKS)(predict)
+app.command(rich_help_panel=TASKS)(fill)
+app.command(rich_help_panel=TASKS)(order)
+app.command(rich_help_panel=SMALLER)(shrink)
+app.command(rich_help_panel=SMALLER)(distill)
+app.command(rich_help_panel=SMALLER)(exits)
+app.command(rich_help_panel=SMALLER)(layers)
+app.add_typer(bench_app, name="bench", rich_help_panel=FIGURES)
+app.command(rich_help_panel=FIGURES)(study)
+app.command(rich_help_panel=MODELS)(card)
 
 
-@app.command()
+def _say_version(asked: bool) -> None:
+    if asked:
+        from litebert.version import __version__
+
+        typer.echo(f"litebert {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Options of litebert itself."""
+
+
+@app.command(rich_help_panel=TEXT)
 def ls() -> None:
     """List the models that are shipped, the presets of models, then the recipes of pretraining."""
     from litebert.checkpoints.shipped import shipped_about, shipped_names
@@ -65,7 +102,7 @@ def ls() -> None:
             typer.echo(f"{name:20} {'recipe: ' if kind == 'recipes' else ''}{read_preset(kind, name)['about']}")
 
 
-@app.command()
+@app.command(rich_help_panel=MODELS)
 def show(
     model: Annotated[str, typer.Argument(help="A preset, a recipe, a litebert folder or a Hugging Face folder.")],
     overrides: Annotated[list[str] | None, typer.Argument(metavar="FIELD=VALUE...")] = None,
@@ -110,7 +147,7 @@ def _echo_yaml(fields: dict[str, Any]) -> None:
     typer.echo(yaml.safe_dump(plain, sort_keys=False, default_flow_style=None, width=120), nl=False)
 
 
-@app.command()
+@app.command(rich_help_panel=MODELS)
 def convert(
     source: Annotated[str, typer.Argument(help="A preset, a litebert folder or a Hugging Face folder.")],
     folder: Annotated[str, typer.Argument(metavar="DST", help="The model folder to write.")],

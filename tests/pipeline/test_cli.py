@@ -27,6 +27,39 @@ def test_help_names_the_verbs():
         assert verb in text
 
 
+def test_help_goes_from_text_to_a_model_to_answers():
+    text = litebert("--help").stdout
+    places = [
+        text.index(f"\u2502 {verb} ") for verb in ("tokenizer", "corpus", "pretrain", "finetune", "predict", "shrink")
+    ]
+    assert places == sorted(places)
+
+
+def test_the_version_is_told():
+    from litebert.version import __version__
+
+    assert litebert("--version").stdout == f"litebert {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        *(["tokenizer", "train"], ["corpus", "build"], ["pretrain"], ["finetune"], ["predict"]),
+        *(["shrink"], ["distill"], ["exits"], ["study"], ["card"]),
+    ],
+)
+def test_where_a_verb_writes_to_is_said_in_the_same_way_everywhere(verb):
+    import typer
+
+    from litebert.cli import app
+
+    command = typer.main.get_command(app)
+    for word in verb:
+        command = command.commands[word]
+    names = {name for option in command.params for name in option.opts}
+    assert {"--out", "-o"} <= names
+
+
 def test_ls_and_show():
     names = [line.split()[0] for line in litebert("ls").stdout.splitlines()]
     assert "albert-xxlarge-v2" in names and "xlnet-large" in names

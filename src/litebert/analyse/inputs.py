@@ -85,14 +85,6 @@ def tokenizer_for(model: str, own: Tokenizer | None, other: Path | None, family:
     return own
 
 
-def check_device(device: str) -> None:
-    """An error unless there is such a device here."""
-    if device not in ("cpu", "cuda"):
-        raise InputError(f"--device is '{device}' but must be cpu or cuda")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise InputError("there is no CUDA device here; use --device cpu")
-
-
 def counted(inputs: Iterator[Inputs], report: Callable[[int], None]) -> Iterator[Inputs]:
     """The same batches; ``report`` hears after each how many texts are done."""
     done = 0

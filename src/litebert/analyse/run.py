@@ -6,12 +6,13 @@ from pathlib import Path
 
 import torch
 
-from litebert.analyse.inputs import batches, check_device, counted, text_lines, tokenizer_for
+from litebert.analyse.inputs import batches, counted, text_lines, tokenizer_for
 from litebert.analyse.measure import ModelFigures, measure
 from litebert.checkpoints.folder import Loaded, load_model, model_folder
 from litebert.errors import InputError
 from litebert.nn.encoder import Encoder
 from litebert.nn.network import HeadsConfig, Network
+from litebert.train.device import usable_device
 
 Say = Callable[[str], None]
 
@@ -32,7 +33,7 @@ class Asked:
 
 def analyse(asked: Asked, say: Say = lambda _: None, note: Say = lambda _: None) -> list[ModelFigures]:
     """The figures of every model asked for, in that order."""
-    check_device(asked.device)
+    usable_device(asked.device)
     if "-" in asked.text and len(asked.models) + asked.untrained > 1:
         raise InputError("standard input can be read for one model only; put the text into a file")
     other = None if asked.against is None else _load(asked.against, asked)

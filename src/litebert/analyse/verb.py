@@ -40,8 +40,8 @@ def layers(
     for path in (html, png):
         if path is not None and not path.parent.is_dir():
             raise InputError(f"{path.parent} is not a folder, so {path.name} cannot be written there")
-    from litebert.analyse.progress import progress
     from litebert.analyse.run import Asked, analyse
+    from litebert.terminal import progress
 
     asked = Asked(
         models=tuple(models),

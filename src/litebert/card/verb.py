@@ -18,7 +18,9 @@ Commands = Annotated[
 
 def card(
     run: Annotated[Path, typer.Argument(help="The folder of a pretraining run.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The Markdown file to write.")] = Path("CARD.md"),
+    output: Annotated[Path, typer.Option("--out", "--output", "-o", help="The Markdown file to write.")] = Path(
+        "CARD.md"
+    ),
     results: Annotated[
         list[Path] | None,
         typer.Option(

@@ -75,11 +75,12 @@ def summary(store: Store) -> str:
     """The counts of a finished store in a few lines."""
     manifest = store.manifest
     lines = [f"{store.folder}: {manifest.documents_read:,} documents read, fingerprint {store.fingerprint[:12]}"]
+    lines.append(f"  {'':8}{'documents':>12}{'sentences':>14}{'words':>15}{'tokens':>15}{'shards':>8}")
     for name in SPLITS:
         split = store.split(name)
         lines.append(
-            f"  {name:9}{split.num_documents:>12,} documents{split.num_sentences:>14,} sentences"
-            f"{split.num_words:>15,} words{split.num_tokens:>15,} tokens in {len(split.shards)} shards"
+            f"  {name:8}{split.num_documents:>12,}{split.num_sentences:>14,}{split.num_words:>15,}"
+            f"{split.num_tokens:>15,}{len(split.shards):>8,}"
         )
     if manifest.duplicates:
         lines.append(f"  {manifest.duplicates:,} documents occurred before and were left out")

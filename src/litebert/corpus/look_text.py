@@ -6,8 +6,8 @@ from rich.text import Text
 
 from litebert.corpus.leak import TOLERANCE, VERDICTS, Verdict
 from litebert.corpus.look import BatchFigures, Example, Look, Part
+from litebert.terminal import text_width
 
-WIDTH = 120
 BARS = " ▁▂▃▄▅▆▇█"
 COLOURS: dict[Verdict, str] = {"leaks": "red", "tight": "green", "unsure": "yellow"}
 STYLES = {"mask": "bold yellow", "random": "bold red", "kept": "green"}
@@ -15,7 +15,7 @@ STYLES = {"mask": "bold yellow", "random": "bold red", "kept": "green"}
 
 def print_look(look: Look, console: Console | None = None) -> None:
     """Print all of it."""
-    console = console or Console(width=WIDTH, highlight=False)
+    console = console or Console(width=text_width(), highlight=False)
     console.print(f"[bold]{look.store}[/bold]  {look.vocab_size:,} pieces, fingerprint {look.fingerprint[:12] or '-'}")
     console.print(split_table(look))
     if look.batches:

@@ -21,7 +21,7 @@ def build_verb(
         ),
     ],
     tokenizer: Annotated[Path, typer.Option("--tokenizer", "-t", help="Folder with the tokenizer.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the store.")],
+    output: Annotated[Path, typer.Option("--out", "--output", "-o", help="Folder of the store.")],
     language: Annotated[
         list[str] | None,
         typer.Option(

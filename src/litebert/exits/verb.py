@@ -17,7 +17,9 @@ def exits(
     text: Annotated[str | None, typer.Option(help="Text columns of your own file, if not the model's.")] = None,
     label: Annotated[str | None, typer.Option(help="Label column of your own file, if not the model's.")] = None,
     dev: Annotated[Path | None, typer.Option(help="A file to score with; else some rows are set apart.")] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="The folder to write the report to.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--out", "--output", "-o", help="The folder to write the report to.")
+    ] = None,
     items: Annotated[int, typer.Option(help="The most training items that the heads learn from.")] = 10_000,
     device: Annotated[str, typer.Option(help="cpu or cuda; by default cuda where there is one.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -29,17 +31,12 @@ def exits(
         raise InputError(f"{output} is a file; name a folder for the report")
     if items < 2:
         raise InputError(f"--items is {items} but heads need 2 or more")
-    import torch
-
-    from litebert.analyse.inputs import check_device
-    from litebert.analyse.progress import progress
     from litebert.distill.reading import read_for
     from litebert.exits.run import measure_exits
     from litebert.tasks.predicting import load_predictor
+    from litebert.terminal import progress
 
-    where = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    check_device(where)
-    predictor = load_predictor(model, device=where)
+    predictor = load_predictor(model, device=device)
     read = read_for(predictor.note, task, data, text, label, dev)
     with progress() as say:
         report, heads = measure_exits(model, predictor, read, most=items, say=say)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from litebert.errors import InputError
+from litebert.terminal import tell_typing
 
 if TYPE_CHECKING:
     from litebert.infer.filling import Guess
@@ -93,9 +94,10 @@ def _load(model: str, device: str) -> "Model":
     import warnings
 
     from litebert.infer.model import load
+    from litebert.train.device import usable_device
 
     with warnings.catch_warnings(record=True) as notes:
-        loaded = load(model, device)
+        loaded = load(model, usable_device(device))
     for note in notes:
         typer.echo(f"note: {note.message}", err=True)
     return loaded
@@ -105,7 +107,13 @@ def _lines(file: Path | None) -> list[str]:
     """Texts of a file or of standard input, one a line, empty lines left out."""
     if file is not None and not file.is_file():
         raise InputError(f"there is no file '{file}'; name one with a text on each line")
-    content = file.read_text(encoding="utf-8") if file is not None else sys.stdin.read()
+    if file is None:
+        tell_typing()
+        content = sys.stdin.read()
+    else:
+        from litebert.tasks.table_files import read_text
+
+        content = read_text(file)
     lines = [line.strip("\r\n") for line in content.split("\n") if line.strip()]
     if not lines:
         raise InputError("there are no texts; give one or more, a --file, or lines on standard input")

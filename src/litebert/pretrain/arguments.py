@@ -11,6 +11,7 @@ from litebert.nn.families import preset_config
 from litebert.pretrain.depths import without_growth
 from litebert.pretrain.recipe import RECIPE_FIELDS, read_recipe
 from litebert.pretrain.run import PretrainSettings
+from litebert.train.device import usable_device
 from litebert.train.settings import Bound, Precision
 
 
@@ -66,7 +67,7 @@ def settings_from(
         source=start,
         seed=seed,
         resume=resume,
-        device=_device(device),
+        device=usable_device(device),
         precision=cast(Precision | None, precision),
         compiled=compiled,
         checkpointing=checkpointing,
@@ -78,15 +79,3 @@ def settings_from(
         sinks=tuple(sinks),
         begun=begun,
     )
-
-
-def _device(asked: str) -> str:
-    import torch
-
-    if not asked:
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if asked not in ("cpu", "cuda"):
-        raise InputError(f"--device is '{asked}' but must be cpu or cuda")
-    if asked == "cuda" and not torch.cuda.is_available():
-        raise InputError("there is no CUDA device here; use --device cpu")
-    return asked

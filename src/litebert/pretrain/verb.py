@@ -13,7 +13,7 @@ def pretrain(
         list[str] | None, typer.Argument(metavar="FIELD=VALUE...", help="Fields of the model or of the recipe.")
     ] = None,
     corpus: Annotated[Path, typer.Option(help="A token store made by `litebert corpus build`.")] = Path("store"),
-    out: Annotated[Path, typer.Option(help="The run folder to make.")] = Path("run"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="The run folder to make.")] = Path("run"),
     recipe: Annotated[str, typer.Option(help="budget or paper.")] = "budget",
     budget: Annotated[str | None, typer.Option(help="Wall-clock time to train for: 20m, 2h.")] = None,
     steps: Annotated[int | None, typer.Option(help="Steps to train for.")] = None,

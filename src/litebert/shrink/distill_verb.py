@@ -36,7 +36,7 @@ def distill(
     label: Annotated[str | None, typer.Option(help="Label column of your own file, if not the teacher's.")] = None,
     dev: Annotated[Path | None, typer.Option(help="A file to choose the best model with; else some rows are.")] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The run folder; its model is in model/.")
+        Path | None, typer.Option("--out", "--output", "-o", help="The run folder; its model is in model/.")
     ] = None,
     temperature: Annotated[float, typer.Option(help="Softens the answers that are compared.")] = 2.0,
     hard: Annotated[
@@ -121,22 +121,18 @@ def _student(
 def _settings(
     model: str, out: Path, data: "TaskData", words: list[str], seed: int, resume: bool, device: str, save_every: str
 ) -> "FinetuneSettings":
-    import torch
-
-    from litebert.analyse.inputs import check_device
     from litebert.durations import parse_duration
     from litebert.tasks.finetuning import FinetuneSettings
     from litebert.tasks.recipes import read_finetune_recipe
+    from litebert.train.device import usable_device
 
-    where = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    check_device(where)
     return FinetuneSettings(
         model=model,
         out=out,
         recipe=read_finetune_recipe("budget", data.name, data.kind, words),
         seed=seed,
         resume=resume,
-        device=where,
+        device=usable_device(device),
         save_seconds=0.0 if save_every.isdigit() else parse_duration(save_every),
         save_steps=int(save_every) if save_every.isdigit() else None,
     )

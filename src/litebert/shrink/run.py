@@ -5,7 +5,6 @@ import os
 from functools import cache
 from pathlib import Path
 
-from litebert.analyse.inputs import check_device
 from litebert.checkpoints.folder import Loaded, load_model, model_config, model_folder, save_model
 from litebert.errors import InputError
 from litebert.runs import parent_of
@@ -13,6 +12,7 @@ from litebert.shrink.choose import Asked, Say, choose
 from litebert.shrink.drop import drop_layers
 from litebert.shrink.report import Report, make_report
 from litebert.tasks.predicting import TASK_FILE
+from litebert.train.device import usable_device
 
 
 def shrink_model(model: str, asked: Asked, output: Path | None, say: Say = lambda _: None) -> Report:
@@ -20,7 +20,7 @@ def shrink_model(model: str, asked: Asked, output: Path | None, say: Say = lambd
     folder = model_folder(model)
     if output is not None and output.is_dir() and folder.is_dir() and output.samefile(folder):
         raise InputError(f"-o {output} is the model itself; name another folder, so that the whole one stays")
-    check_device(asked.device)
+    usable_device(asked.device)
 
     @cache
     def load() -> Loaded:

@@ -74,9 +74,9 @@ class TaskAsked:
         """What is wrong before anything is read."""
         if self.seeds < 1:
             raise InputError(f"--seeds is {self.seeds} but must be 1 or more")
-        from litebert.analyse.inputs import check_device
+        from litebert.train.device import usable_device
 
-        check_device(self.device)
+        usable_device(self.device)
 
 
 def search(asked: TaskAsked, tolerance: str, as_json: bool) -> None:

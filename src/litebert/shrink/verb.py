@@ -45,7 +45,7 @@ def shrink(
     drop: Annotated[str | None, typer.Option(help="How many layers to drop; with --compare several: 2,4,6.")] = None,
     strategy: Rule = None,
     keep: Annotated[str | None, typer.Option(help="The layers to keep instead, 1 at the bottom: 1,2,5-7.")] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="The folder to write.")] = None,
+    output: Annotated[Path | None, typer.Option("--out", "--output", "-o", help="The folder to write.")] = None,
     text: Text = None,
     texts: Annotated[int | None, typer.Option(help="Use the first so many texts only.")] = None,
     tokenizer: Annotated[Path | None, typer.Option(help="A tokenizer other than the model's own.")] = None,
@@ -148,9 +148,9 @@ def _one(drop: str) -> int:
 
 def _drop(model: str, asked: "Asked", output: Path | None, as_json: bool) -> None:
     """Drop what was asked for and say so."""
-    from litebert.analyse.progress import progress
     from litebert.shrink.report import sentences
     from litebert.shrink.run import shrink_model
+    from litebert.terminal import progress
 
     with progress() as say:
         report = shrink_model(model, asked, output, say)

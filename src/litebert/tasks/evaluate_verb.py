@@ -1,5 +1,6 @@
 """``litebert evaluate``. Light at import: what it needs, it imports when it runs."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,7 @@ from litebert.errors import InputError
 
 if TYPE_CHECKING:
     from litebert.tasks.evaluate import Evaluation, Predict
-    from litebert.tasks.examples import TaskData
+    from litebert.tasks.examples import Item, Prediction, TaskData
     from litebert.tasks.predicting import TaskNote
 
 
@@ -40,6 +41,7 @@ def evaluate(
         str | None, typer.Option(help="Scores at these depths, too: 2,4,6 or all.", metavar="N,N,...")
     ] = None,
     from_hub: Annotated[bool, typer.Option("--from-hub", help="Read the task through the datasets library.")] = False,
+    device: Annotated[str, typer.Option(help="cpu or cuda; by default cuda where there is one.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write a page with everything to this file.")] = None,
 ) -> None:
@@ -60,14 +62,17 @@ def evaluate(
         found = evaluate_file(read, predictions, split=split)
     else:
         assert model is not None
-        found = evaluate_model(
-            read,
-            str(model),
-            _predictor(model, read),
-            split=split,
-            depths=_chosen_depths(model, depths),
-            seen=_note(model).seen,
-        )
+        from litebert.terminal import progress
+
+        with progress() as say:
+            found = evaluate_model(
+                read,
+                str(model),
+                _predictor(model, read, device, say),
+                split=split,
+                depths=_chosen_depths(model, depths),
+                seen=_note(model).seen,
+            )
     _show(found, as_json, html)
 
 
@@ -122,13 +127,26 @@ def _note(model: Path) -> "TaskNote":
     return read_note(model, model_config(model))
 
 
-def _predictor(model: Path, data: "TaskData") -> "Predict":
-    """What asks the model, at its full depth or at another."""
+def _predictor(model: Path, data: "TaskData", device: str, say: "Callable[[str], None]") -> "Predict":
+    """What asks the model, at its full depth or at another, and says how far it is."""
     from litebert.tasks.evaluate import in_order_of
     from litebert.tasks.predicting import predict_items
 
     learnt = _note(model).labels
-    return lambda items, depth: in_order_of(predict_items(model, data, items, depth=depth), learnt, data.labels)
+
+    def predict(items: "Sequence[Item]", depth: int | None) -> "list[Prediction]":
+        at = "" if depth is None else f"depth {depth}: "
+        found = predict_items(
+            model,
+            data,
+            items,
+            depth=depth,
+            progress=lambda done: say(f"{at}{done:,} of {len(items):,} items"),
+            device=device,
+        )
+        return in_order_of(found, learnt, data.labels)
+
+    return predict
 
 
 def _chosen_depths(model: Path, depths: str | None) -> list[int]:

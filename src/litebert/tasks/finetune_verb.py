@@ -25,7 +25,9 @@ def finetune(
         ),
     ] = None,
     data: Annotated[str | None, typer.Option(help="The task's folder, or your own file.")] = None,
-    out: Annotated[Path, typer.Option(help="The run folder to make; its model will be in model/.")] = Path("run"),
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The run folder to make; its model will be in model/.")
+    ] = Path("run"),
     text: Annotated[
         str | None, typer.Option(help="Columns of the text: one, a pair (subject,body), or joined (subject+body).")
     ] = None,
@@ -119,23 +121,18 @@ def _asked(
     save_every: str,
 ) -> "FinetuneSettings":
     """The settings of a run, checked."""
-    import torch
-
     from litebert.durations import parse_duration
     from litebert.tasks.finetuning import FinetuneSettings, check_folder
     from litebert.tasks.recipes import SettingsName, read_finetune_recipe
+    from litebert.train.device import usable_device
     from litebert.train.settings import Precision
 
     check_folder(out, resume)
-    if device not in ("", "cpu", "cuda"):
-        raise InputError(f"--device is '{device}' but must be cpu or cuda")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise InputError("there is no CUDA device here; use --device cpu")
+    where = usable_device(device)
     if precision not in (None, "bf16", "fp16", "fp32"):
         raise InputError(f"--precision is '{precision}' but must be bf16, fp16 or fp32")
     if settings not in (None, "paper", "budget"):
         raise InputError(f"--settings is '{settings}' but must be paper or budget")
-    where = device or ("cuda" if torch.cuda.is_available() else "cpu")
     chosen = settings or _usual_settings(model, data.name, where)
     return FinetuneSettings(
         model=model,

@@ -19,7 +19,7 @@ from litebert.tasks.columns import Columns, check_columns, find_columns
 from litebert.tasks.examples import Example, Item
 from litebert.tasks.predicting import TaskNote
 from litebert.tasks.squad import is_squad_form, parse_questions
-from litebert.tasks.table_files import Table, kind_of, read_table, read_text
+from litebert.tasks.table_files import Table, comma_or_semicolon, kind_of, read_table, read_text
 from litebert.tasks.tables import Row, make_items
 from litebert.text.streams import open_bytes
 
@@ -84,7 +84,9 @@ def _plain(lines: IO[str], name: Path, note: TaskNote, text: str | None) -> Iter
 
 def _separated(lines: IO[str], name: Path, delimiter: str) -> Iterator[Cells]:
     quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
-    reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)  # type: ignore[arg-type]
+    head = lines.readline()
+    delimiter = comma_or_semicolon(head) if delimiter == "," else delimiter
+    reader = csv.reader(chain([head], lines), delimiter=delimiter, quoting=quoting, strict=True)  # type: ignore[arg-type]
     csv.field_size_limit(sys.maxsize)
     columns: tuple[str, ...] = ()
     while True:
@@ -98,7 +100,7 @@ def _separated(lines: IO[str], name: Path, delimiter: str) -> Iterator[Cells]:
         if not row:
             continue
         if not columns:
-            columns = tuple(row)
+            columns = tuple(cell.strip() for cell in row)
         elif len(row) != len(columns):
             raise InputError(f"{name}, line {line} has {len(row)} cells but the header has {len(columns)}; correct it")
         else:

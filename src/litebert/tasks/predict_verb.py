@@ -10,10 +10,11 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import typer
 
 from litebert.errors import InputError
+from litebert.terminal import tell_typing
 
 if TYPE_CHECKING:
     from litebert.tasks.examples import Item, Prediction
-    from litebert.tasks.predicting import TaskNote
+    from litebert.tasks.predicting import Predictor, TaskNote
 
 FORMATS = ("jsonl", "csv", "tsv")
 MOST_AT_ONCE = 1024  # rows answered together; fewer at first, so that answers come at once
@@ -44,18 +45,36 @@ def predict(
     from litebert.tasks.predicting import load_predictor
 
     predictor = load_predictor(model, device=device, depth=depth)
+    if file is None:
+        tell_typing()
     items = incoming(file, predictor.note, text=text)
     if output is None:
-        _write(sys.stdout, items, predictor.predict, predictor.note, chosen)
+        if not _write(sys.stdout, items, predictor.predict, predictor.note, chosen):
+            typer.echo(f"nothing was predicted: {file or 'standard input'} holds no texts", err=True)
         return
+    from litebert.terminal import progress
+
     partial = output.with_name(f".{output.name}.part")
     try:
-        with partial.open("w", encoding="utf-8", newline="") as handle:
-            count = _write(handle, items, predictor.predict, predictor.note, chosen)
+        with partial.open("w", encoding="utf-8", newline="") as handle, progress() as say:
+            count = _write(handle, items, _watched(predictor, say), predictor.note, chosen)
         partial.replace(output)
     finally:
         partial.unlink(missing_ok=True)
     typer.echo(f"wrote {count:,} predictions to {output}", err=True)
+
+
+def _watched(predictor: "Predictor", say: Callable[[str], None]) -> "Callable[[list[Item]], list[Prediction]]":
+    """The predictor, saying how many texts it has done so far."""
+    before = 0
+
+    def predict_some(items: "list[Item]") -> "list[Prediction]":
+        nonlocal before
+        found = predictor.predict(items, lambda done: say(f"{before + done:,} texts"))
+        before += len(items)
+        return found
+
+    return predict_some
 
 
 def _write(

@@ -21,6 +21,7 @@ from litebert.tasks.objective import HEADS, PROBLEMS, device_tensors, run_head
 from litebert.tasks.spans import SpanAnswer, best_answers, decide
 from litebert.text.tokenizer import Tokenizer
 from litebert.train import precision
+from litebert.train.device import usable_device
 from litebert.train.settings import Precision
 
 TASK_FILE = "task.json"
@@ -82,15 +83,17 @@ class Predictor:
         found: list[Prediction] = []
         for first in range(0, len(items), CHUNK):
             some = items[first : first + CHUNK]
-            found += self.predict_encoded(some, encode(some, self.tokenizer, self.note.encoding()))
-            progress(len(found))
+            inputs = encode(some, self.tokenizer, self.note.encoding())
+            found += self.predict_encoded(some, inputs, _counted(progress, len(found), len(some)))
         return found
 
-    def predict_encoded(self, items: Sequence[Item], inputs: Inputs) -> list[Prediction]:
-        """The same for items that are encoded already."""
+    def predict_encoded(
+        self, items: Sequence[Item], inputs: Inputs, progress: Callable[[float], None] = lambda _: None
+    ) -> list[Prediction]:
+        """The same for items that are encoded already; ``progress`` is told what share of them is done."""
         if not items:
             return []
-        scores = self.scores(inputs)
+        scores = self.scores(inputs, progress)
         kind = self.note.kind
         if kind == "span":
             return [decide(answer, self.note) for answer in self.answers(items, inputs, scores)]
@@ -107,17 +110,19 @@ class Predictor:
         questions = [item for item in items if isinstance(item, Question)]
         return best_answers(questions, inputs, scores.scores, scores.ends, scores.answerable)
 
-    def scores(self, inputs: Inputs) -> Scores:
-        """What the head says of every input."""
+    def scores(self, inputs: Inputs, progress: Callable[[float], None] = lambda _: None) -> Scores:
+        """What the head says of every input; ``progress`` is told what share of them is done."""
         spans = self.note.kind == "span"
         size = len(inputs.ids) if spans else len(inputs)
         found = np.zeros((size, 1 if spans else self._columns()), np.float32)
         ends = np.zeros(size if spans else 0, np.float32)
         sure = np.zeros(0, np.float32)
-        was_training = self.network.training
+        done, was_training = 0, self.network.training
         self.network.eval()
         with torch.no_grad(), precision.cast(self.kind_of_numbers, self.device):
             for rows in self._batches(inputs):
+                progress(done / len(inputs))
+                done += len(rows)
                 batch = gather(inputs, rows)
                 tensors = device_tensors(batch, self.device)
                 outputs = run_head(self.network, self.note.kind, tensors, batch.longest, self.depth)
@@ -159,6 +164,11 @@ class Predictor:
         return _chosen(key, _softmax(row))
 
 
+def _counted(progress: Callable[[int], None], before: int, items: int) -> Callable[[float], None]:
+    """Hears what share of some items is done and says how many are, with those before them."""
+    return lambda share: progress(before + int(share * items))
+
+
 def predict_items(
     folder: Path | str,
     data: TaskData,
@@ -176,7 +186,7 @@ def predict_items(
 
 def load_predictor(folder: Path | str, *, device: str = "", depth: int | None = None) -> Predictor:
     """A fine-tuned model, on a GPU where there is one."""
-    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    where = torch.device(usable_device(device))
     if not model_folder(folder).is_dir():
         raise InputError(f"there is no folder '{folder}'; name a model that `litebert finetune` made")
     loaded = load_model(folder, device=str(where))

@@ -11,8 +11,8 @@ from rich.text import Text
 from litebert.tasks.evaluate import Evaluation
 from litebert.tasks.metrics import IN_UNITS
 from litebert.tasks.score import Hard, Scores
+from litebert.terminal import text_width
 
-WIDTH = 120
 MOST_LABELS = 12  # a larger matrix does not fit a terminal; the page has it
 TITLES = {
     "f1": "F1",
@@ -44,7 +44,7 @@ def to_json(evaluation: Evaluation) -> str:
 
 def print_evaluation(evaluation: Evaluation, console: Console | None = None) -> None:
     """Everything that fits a terminal."""
-    console = console or Console(width=WIDTH, highlight=False)
+    console = console or Console(width=text_width(), highlight=False)
     console.print(f"[bold]{evaluation.task}[/bold]  {evaluation.source}", soft_wrap=True)
     for note in evaluation.notes:
         console.print(Text(f"note: {note}", style="yellow"))

@@ -80,10 +80,14 @@ def _checked(table: Table) -> Table:
     return table
 
 
+def comma_or_semicolon(head: str) -> str:
+    """What parts the cells of a CSV with this first line: spreadsheets write ; where the comma is the decimal sign."""
+    return ";" if ";" in head and "," not in head else ","
+
+
 def _read_csv(path: Path, text: str, delimiter: str) -> Table:
     """A quoted table, strictly: a quote that is not closed or closed in the middle of a cell is an error."""
-    if delimiter == "," and ";" in (head := text.partition("\n")[0]) and "," not in head:
-        delimiter = ";"  # what spreadsheets write where the comma is the decimal sign
+    delimiter = comma_or_semicolon(text.partition("\n")[0]) if delimiter == "," else delimiter
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     limit = csv.field_size_limit(1 << 30)
     rows: list[list[str]] = []

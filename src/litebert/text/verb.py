@@ -38,7 +38,7 @@ HoldOut = Annotated[
 @app.command()
 def train(
     corpus: Corpus,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write.")],
+    output: Annotated[Path, typer.Option("--out", "--output", "-o", help="The folder to write.")],
     vocab_size: Annotated[int, typer.Option(help="Pieces in the vocabulary, five special tokens included.")] = 30_000,
     kind: Annotated[str, typer.Option(help="unigram or wordpiece.")] = "unigram",
     rules: Annotated[

@@ -76,6 +76,17 @@ def test_texts_come_as_words_from_a_file_and_from_standard_input(folder, liteber
     assert "1: went" in litebert("fill", folder, "[MASK] [MASK]")[1]
 
 
+def test_at_a_keyboard_it_is_said_that_texts_are_waited_for(folder, litebert, monkeypatch):
+    class Keyboard(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for stream, said in ((Keyboard, True), (io.StringIO, False)):
+        monkeypatch.setattr("sys.stdin", stream("she [MASK] home\n"))
+        code, _, err = litebert("fill", folder)
+        assert code == 0 and ("Ctrl-D" in err) == said
+
+
 def test_answers_are_ranked_by_their_pieces(model, tmp_path):
     items = [
         {"text": "she [MASK] home", "accept": ["He", "Went"], "kind": "a"},  # letters are folded as the model does
@@ -125,6 +136,8 @@ def test_order_says_which_comes_first(folder, litebert, model, tmp_path):
         (["fill", "MODEL", "[MASK]", "--depth", "3"], "depths 0 to 2"),
         (["fill", "MODEL", "--cloze", "none.jsonl"], "no file 'none.jsonl'"),
         (["fill", "MODEL", "--file", "none"], "no file 'none'"),
+        (["fill", "MODEL", "--file", "latin"], "latin, line 2 is not UTF-8; convert the file"),
+        (["fill", "MODEL", "[MASK]", "--device", "gpu"], "must be cpu or cuda"),
         (["fill", "MODEL", "[MASK]", "--file", "none"], "one of them"),
         (["order", "MODEL", "one"], "give two texts"),
         (["order", "HEADLESS", "one", "two"], "no sentence-order head"),
@@ -133,6 +146,7 @@ def test_order_says_which_comes_first(folder, litebert, model, tmp_path):
 )
 def test_bad_input_gets_a_sentence(words, sentence, folder, model, tokenizer, litebert, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "latin").write_bytes("she [MASK]\ncaf\xe9 [MASK]\n".encode("latin-1"))
     bare = Network(NetworkConfig(encoder=model.config, heads=HeadsConfig(names=("classify",))))
     Model(bare, tokenizer).save(tmp_path / "headless")
     names = {"MODEL": str(folder), "HEADLESS": str(tmp_path / "headless")}

@@ -70,6 +70,25 @@ def test_a_file_of_predictions_gives_the_same_as_the_model(model, reviews, tmp_p
     assert of_file["parts"][0]["metrics"] == pytest.approx(of_model["parts"][0]["metrics"])
 
 
+def test_how_far_it_is_is_told_batch_by_batch(model, reviews):
+    from litebert.tasks.find import read_task
+    from litebert.tasks.predicting import load_predictor
+
+    items = read_task(None, reviews, labels=["yes", "no"], whole=True).dev["dev"]
+    predictor = load_predictor(model)
+    predictor.budget = 64  # tokens of a batch: about ten of these texts
+    told: list[int] = []
+    assert len(predictor.predict(items, told.append)) == 40
+    assert len(told) > 3 and told == sorted(set(told)) and told[0] == 0 and told[-1] < 40
+
+
+def test_nothing_to_predict_is_told(model, tmp_path):
+    (tmp_path / "none.csv").write_text("text\n")
+    result = CliRunner().invoke(app, ["predict", str(model), str(tmp_path / "none.csv")])
+    assert result.exit_code == 0 and result.stdout == ""
+    assert "nothing was predicted" in result.stderr and "none.csv holds no texts" in result.stderr
+
+
 def test_a_model_that_has_the_labels_in_another_order_is_understood(model, tmp_path):
     """The task's files say not_entailment second; a model may have learnt it first."""
     from litebert.checkpoints.folder import load_model
@@ -106,6 +125,7 @@ def test_a_model_that_has_the_labels_in_another_order_is_understood(model, tmp_p
         (["--predictions", "x", "--task", "sst2", "--data", ".", "--text", "a"], "sst2 knows its own columns"),
         (["MODEL", "--data", "DATA", "--depths", "9"], "the model has depths 1 to 3"),
         (["MODEL", "--data", "DATA", "--depths", "two"], "must be numbers"),
+        (["MODEL", "--data", "DATA", "--device", "gpu"], "--device is 'gpu' but must be cpu or cuda"),
         (["MODEL", "--data", "DATA", "--label", "lable"], "no column 'lable'; did you mean 'label'"),
         (["MODEL", "--data", "ODD"], "line 2: the label 'maybe' is not among"),
         (["MODEL", "--data", "DATA", "--html", "nowhere/page.html"], "there is no folder"),

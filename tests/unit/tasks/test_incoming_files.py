@@ -24,6 +24,9 @@ def csv_text(delimiter: str) -> str:
         ("list.json", json.dumps(ROWS)),
         ("rows.csv", csv_text(",")),
         ("rows.tsv", csv_text("\t")),
+        ("semicolons.csv", csv_text(";")),  # as spreadsheets write it in half of Europe
+        ("spaces.csv", csv_text(",").replace("body,", " body ,", 1)),
+        ("windows.csv", "\ufeff" + csv_text(",").replace("\n", "\r\n")),
     ],
 )
 def test_forms(name, content, tmp_path):
