@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from litebert.bench.made_up import mixed_batches
-from litebert.bench.pretrain import _at_most, _TooLong, bench_pretrain, table
+from litebert.bench.pretrain import bench_pretrain
+from litebert.bench.pretrain_report import table
 from litebert.bench.theirs import padded_chunks
+from litebert.bench.time_limit import TooLong, at_most
 from litebert.errors import InputError
 from litebert.nn.families import preset_config
 from litebert.train.objective import Learner
@@ -66,7 +68,7 @@ def test_an_engine_that_takes_too_long_is_left_behind(monkeypatch):
 
 def test_the_alarm_rings_and_is_put_away():
     before = signal.getsignal(signal.SIGALRM)
-    with pytest.raises(_TooLong), _at_most(0.05):
+    with pytest.raises(TooLong), at_most(0.05):
         time.sleep(30)
     assert signal.getsignal(signal.SIGALRM) is before and signal.getitimer(signal.ITIMER_REAL)[0] == 0
 

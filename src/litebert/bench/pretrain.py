@@ -5,13 +5,10 @@ fill the step at full length; gradients add up over the step. Only real tokens c
 engine that is not ready in time is said to be so and left behind.
 """
 
-import contextlib
 import copy
 import gc
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -20,7 +17,10 @@ import torch
 from torch import nn
 
 from litebert.bench.made_up import full_batches, mixed_batches
-from litebert.bench.theirs import MULTIPLE, Step, TheirPretraining, padded_chunks, their_model
+from litebert.bench.ours import OurPretraining
+from litebert.bench.pretrain_report import Case, Report, Row
+from litebert.bench.theirs import Step, TheirPretraining, padded_chunks, their_model
+from litebert.bench.time_limit import TooLong, at_most
 from litebert.checkpoints.folder import model_config
 from litebert.corpus.batch_settings import BatchSettings
 from litebert.corpus.batches import Batches
@@ -30,12 +30,9 @@ from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
 from litebert.nn.network import Network, pretraining_network
 from litebert.plan.product import product_rate
-from litebert.pretrain.objective import LOGIT_CHUNK, Pretraining
 from litebert.pretrain.utilisation import batch_flops
 from litebert.train import precision
-from litebert.train.objective import Learner
 from litebert.train.optimiser_settings import OptimiserSettings
-from litebert.train.optimisers import build_optimiser
 
 USUAL_MODEL = {"cpu": "albert-small", "cuda": "albert-base-v2"}
 USUAL_TOKENS = {"cpu": 4096, "cuda": 65_536}
@@ -46,66 +43,6 @@ LIMIT = {"cpu": 600.0, "cuda": 75.0}  # seconds for one engine on one text, comp
 LIMIT_OF_ALL = {"cpu": 3600.0, "cuda": 240.0}
 OPTIMISER = OptimiserSettings(name="adamw", rate=1e-4)
 CLIP = 1.0
-
-
-@dataclass(frozen=True)
-class Row:
-    """One engine on one kind of text."""
-
-    engine: str
-    tokens_per_second: float = 0.0
-    ratio: float = 0.0  # to transformers eager
-    mfu: float = 0.0
-    peak_bytes: int | None = None  # of the allocator, on a GPU
-    first_loss: float = float("nan")
-    ready_seconds: float = 0.0  # until the first step was done, compiling included
-    problem: str = ""  # why there are no figures
-
-
-@dataclass(frozen=True)
-class Case:
-    """All engines on the same batches."""
-
-    text: str
-    mean_length: float
-    padding: float  # of the tokens that transformers computes, those that are padding
-    rows: tuple[Row, ...]
-
-
-@dataclass(frozen=True)
-class Report:
-    """What was measured."""
-
-    model: str
-    device: str
-    precision: str
-    tokens: int
-    length: int
-    product_flops: float
-    cases: tuple[Case, ...]
-
-
-def table(report: Report) -> str:
-    """The figures as lines of text."""
-    lines = [
-        f"{report.model} on {report.device} in {report.precision}: steps of {report.tokens:,} tokens, inputs of at "
-        f"most {report.length}; a large matrix product runs at {report.product_flops / 1e12:.3g} TFLOP/s"
-    ]
-    for case in report.cases:
-        lines.append(f"\n{case.text}: {case.mean_length:.0f} tokens in the mean, theirs {case.padding:.0%} padding")
-        lines.append(
-            f"{'engine':24} {'tokens/s':>10} {'ratio':>6} {'MFU':>6} {'memory':>9} {'first loss':>10} {'ready in':>9}"
-        )
-        for row in case.rows:
-            if row.problem:
-                lines.append(f"{row.engine:24} {row.problem}")
-                continue
-            memory = "-" if row.peak_bytes is None else f"{row.peak_bytes / 2**30:.1f} GiB"
-            lines.append(
-                f"{row.engine:24} {row.tokens_per_second:10,.0f} {row.ratio:6.2f} {row.mfu:6.1%} {memory:>9} "
-                f"{row.first_loss:10.5f} {row.ready_seconds:7.1f} s"
-            )
-    return "\n".join(lines)
 
 
 def bench_pretrain(
@@ -170,7 +107,7 @@ def _texts(
 class _Engine(Protocol):
     """A library's way to take steps."""
 
-    def step_on(self, batches: Sequence[Batch]) -> Step:
+    def step_on(self, batches: Sequence[Batch], clip: float) -> Step:
         """Steps on these batches, from the first weights on."""
         ...
 
@@ -190,12 +127,12 @@ class _Work:
 
     def cases(self, compiled: bool, say: Callable[[str], None]) -> tuple[Case, ...]:
         engines: dict[str, Callable[[], _Engine]] = {
-            "transformers": lambda: _Theirs(self, False),
-            "litebert": lambda: _Ours(self, False),
+            "transformers": lambda: self._theirs(False),
+            "litebert": lambda: self._ours(False),
         }
         if compiled:
-            engines["litebert, compiled"] = lambda: _Ours(self, True)
-            engines["transformers, compiled"] = lambda: _Theirs(self, True)  # last: it takes longest to be ready
+            engines["litebert, compiled"] = lambda: self._ours(True)
+            engines["transformers, compiled"] = lambda: self._theirs(True)  # last: it takes longest to be ready
         until = time.monotonic() + LIMIT_OF_ALL[self.device.type]
         rows: dict[str, list[Row]] = {text: [] for text in self.texts}
         for name, make in engines.items():
@@ -206,33 +143,37 @@ class _Work:
                 eager = rows[text][0].tokens_per_second if rows[text] else None
                 done = self._row(name, engine, batches, eager, min(self.limit, until - time.monotonic()))
                 rows[text].append(done)
-                say(f"  {_short(done)}")
+                say(f"  {done.short()}")
             del engine
         return tuple(self._case(text, found) for text, found in rows.items())
 
+    def _ours(self, compiled: bool) -> _Engine:
+        return OurPretraining(self.network, self.device, compiled, OPTIMISER, self.length)
+
+    def _theirs(self, compiled: bool) -> _Engine:
+        model, encoder = copy.deepcopy(self.theirs), self.network.config.encoder
+        return TheirPretraining(model, encoder, self.device, compiled, OPTIMISER, self.rows_at_once)
+
     def _case(self, text: str, rows: Sequence[Row]) -> Case:
-        batches = self.texts[text]
-        chunks = [chunk for batch in batches for chunk in self.chunks(batch, 1)]
+        batches, encoder = self.texts[text], self.network.config.encoder
+        chunks = [chunk for batch in batches for chunk in padded_chunks(batch, encoder, self.rows_at_once)]
         padded = sum(int(chunk["attention_mask"].numel()) for chunk in chunks)
         tokens, sequences = (sum(getattr(b, name) for b in batches) for name in ("num_tokens", "num_sequences"))
         return Case(text, tokens / sequences, 1 - tokens / padded, tuple(rows))
-
-    def chunks(self, batch: Batch, multiple: int) -> list[dict[str, torch.Tensor]]:
-        return padded_chunks(batch, self.network.config.encoder, self.rows_at_once, multiple)
 
     def _row(self, name: str, engine: _Engine, batches: Sequence[Batch], eager: float | None, limit: float) -> Row:
         if limit < 1:
             return Row(name, problem="left out: the time for all is up")
         begun = time.perf_counter()
         try:
-            with _at_most(limit):
-                step = engine.step_on(batches)
+            with at_most(limit):
+                step = engine.step_on(batches, CLIP)
                 loss = step(0, True)
                 ready = time.perf_counter() - begun
                 seconds, peak_bytes = self._time(step, len(batches))
         except torch.OutOfMemoryError:
             return Row(name, problem="out of memory")
-        except _TooLong:
+        except TooLong:
             return Row(name, problem=f"not finished in {limit:.0f} s")
         speed = sum(batch.num_tokens for batch in batches) / seconds
         flops = sum(batch_flops(self.network.config.encoder, batch) for batch in batches)
@@ -255,80 +196,6 @@ class _Work:
             elif on_cuda:
                 torch.cuda.reset_peak_memory_stats()  # compiling tries things out; training does not
         return best, torch.cuda.max_memory_allocated() if on_cuda else None
-
-
-def _short(row: Row) -> str:
-    """A row as soon as it is there."""
-    if row.problem:
-        return row.problem
-    memory = "" if row.peak_bytes is None else f", {row.peak_bytes / 2**30:.1f} GiB"
-    return f"{row.tokens_per_second:,.0f} tokens/s, {row.ratio:.2f} times, {row.mfu:.1%} of the peak{memory}"
-
-
-class _Theirs:
-    """As their users do it: padded, logits at every position, their own loss."""
-
-    def __init__(self, work: _Work, compiled: bool) -> None:
-        self.work, self.multiple = work, MULTIPLE if compiled else 1
-        self.training = TheirPretraining(copy.deepcopy(work.theirs), work.device, compiled, OPTIMISER)
-
-    def step_on(self, batches: Sequence[Batch]) -> Step:
-        # Padded before the clock starts.
-        return self.training.step_on([self.work.chunks(batch, self.multiple) for batch in batches], CLIP)
-
-
-class _Ours:
-    """As the loop does it, on one device."""
-
-    def __init__(self, work: _Work, compiled: bool) -> None:
-        self.work = work
-        self.objective = Pretraining(work.length, 0 if compiled else LOGIT_CHUNK)
-        self.learner = Learner(copy.deepcopy(work.network).to(work.device).train(), self.objective)
-        self.learner.network.encoder.narrow_stream()
-        if compiled:
-            self.learner.compile()
-
-    def step_on(self, batches: Sequence[Batch]) -> Step:
-        objective, learner, device = self.objective, self.learner, self.work.device
-        learner.network.load_state_dict(self.work.network.state_dict())
-        kind = precision.default_precision(device)
-        optimiser = build_optimiser(learner.network, OPTIMISER)
-        scaler = precision.scaler(kind, device)
-
-        def step(index: int, look: bool) -> float:
-            batch = batches[index]
-            counts = objective.counts(batch)
-            with precision.cast(kind, device):
-                parts = learner(objective.tensors(batch, device))
-                loss = torch.stack([lost / max(counts[name], 1) for name, (lost, _) in parts.items()]).sum()
-            scaler.scale(loss).backward()
-            optimiser.update(scaler, CLIP)
-            return float(loss.detach()) if look else 0.0
-
-        return step
-
-
-class _TooLong(BaseException):
-    """Not an Exception, which a compiler might take for its own."""
-
-
-@contextlib.contextmanager
-def _at_most(seconds: float) -> Iterator[None]:
-    """Break off what takes longer (where a signal can reach it: in the main thread)."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def ring(_number: int, _frame: object) -> None:
-        raise _TooLong
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def _forget(device: torch.device) -> None:

@@ -47,15 +47,26 @@ def their_model(network: Network, kind: str) -> nn.Module:
 
 
 class TheirPretraining:
-    """A model of theirs in training."""
+    """A model of theirs in training, as their users do it: padded, logits at every position, their own loss."""
 
-    def __init__(self, model: nn.Module, device: torch.device, compiled: bool, optimiser: OptimiserSettings) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        config: EncoderConfig,
+        device: torch.device,
+        compiled: bool,
+        optimiser: OptimiserSettings,
+        rows_at_once: int,
+    ) -> None:
         self.model, self.device, self.compiled, self.settings = model.to(device).train(), device, compiled, optimiser
+        self.config, self.rows_at_once = config, rows_at_once
         self.weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
         self.compiled_for: dict[bool, Callable[..., Any]] = {}  # by whether shapes change
 
-    def step_on(self, chunks: Sequence[list[dict[str, Tensor]]], clip: float) -> Step:
-        """Steps over these padded chunks, from the first weights on."""
+    def step_on(self, batches: Sequence[Batch], clip: float) -> Step:
+        """Steps on these batches, padded before the clock starts, from the first weights on."""
+        multiple = MULTIPLE if self.compiled else 1
+        chunks = [padded_chunks(batch, self.config, self.rows_at_once, multiple) for batch in batches]
         model, kind = self.model, precision.default_precision(self.device)
         model.load_state_dict(self.weights)
         run: Callable[..., Any] = model

@@ -78,7 +78,8 @@ def pretrain(
     import dataclasses
     import json as json_module
 
-    from litebert.bench.pretrain import bench_pretrain, table
+    from litebert.bench.pretrain import bench_pretrain
+    from litebert.bench.pretrain_report import table
 
     report = bench_pretrain(
         model,
