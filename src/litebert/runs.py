@@ -49,6 +49,15 @@ def write_atomically(path: Path, text: str) -> None:
         raise
 
 
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder survive a loss of power."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Parent:
     """Something a run came from. The fingerprint finds it again after it was moved."""
@@ -141,6 +150,17 @@ def read_run(folder: Path) -> RunInfo | None:
         if isinstance(parent, dict)
     )
     return RunInfo(folder=folder, parents=parents, **known)
+
+
+def check_run_folder(out: Path, resume: bool) -> None:
+    """Refuse a folder that holds something else, or nothing to go on with."""
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file; name a folder for the run")
+    used = out.is_dir() and any(path.name != LOCK_FILE for path in out.iterdir())
+    if resume and not used:
+        raise InputError(f"there is no run in {out} to resume; leave --resume out to begin one")
+    if used and not resume:
+        raise InputError(f"{out} is not empty; add --resume to go on with the run there, or name another folder")
 
 
 def parent_of(role: str, folder: Path) -> Parent:

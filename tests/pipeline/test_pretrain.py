@@ -227,7 +227,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     made = Clock()
-    monkeypatch.setattr("litebert.train.loop.time", made)
+    for module in ("clock", "loop", "stretch"):
+        monkeypatch.setattr(f"litebert.train.{module}.time", made)
     return made
 
 

@@ -36,7 +36,8 @@ from litebert.tasks.objective import TaskObjective
 from litebert.tasks.predicting import Predictor
 from litebert.tasks.recipes import FinetuneRecipe
 from litebert.tasks.starting import start_network, task_heads
-from litebert.train.loop import Loop, Stage
+from litebert.train.loop import Loop
+from litebert.train.objective import Stage
 from litebert.train.parallel import Ranks
 from litebert.train.persistence import Saver
 from litebert.train.precision import default_precision

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from litebert.errors import InputError
-from litebert.runs import CHECKPOINTS, DISK_FULL, RunLock, write_atomically
+from litebert.runs import CHECKPOINTS, DISK_FULL, RunLock, sync_folder, write_atomically
 
 __all__ = ["RunLock", "Saved", "load_state", "save_state", "saved_states"]
 
@@ -213,7 +213,7 @@ def _write(folder: Path, state: dict[str, Any], step: int, order: int) -> None:
         "saved": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
     write_atomically(folder / CHECKSUM, json.dumps(note, indent=2) + "\n")
-    _sync_folder(folder)
+    sync_folder(folder)
 
 
 def _put_in_place(temporary: Path, target: Path) -> None:
@@ -222,7 +222,7 @@ def _put_in_place(temporary: Path, target: Path) -> None:
     if target.exists():
         target.replace(aside)
     temporary.replace(target)
-    _sync_folder(target.parent)
+    sync_folder(target.parent)
     shutil.rmtree(aside, ignore_errors=True)
 
 
@@ -252,15 +252,6 @@ def _remove(folder: Path) -> None:
     hidden = folder.with_name(f".removing-{folder.name}")
     folder.replace(hidden)
     shutil.rmtree(hidden, ignore_errors=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make names in a folder survive a loss of power."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _disk_full(run: Path, step: int, error: OSError) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from litebert.corpus.store import ARRAYS, ShardEntry, array_path, token_type
+from litebert.runs import sync_folder
 
 PART = ".part"  # a shard folder with this ending is being written and is never read
 
@@ -102,12 +103,3 @@ class ShardWriter:
         data = values.tobytes()
         self._files[name].write(data)
         self._digests[name].update(data)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames in a folder survive a loss of power."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -11,17 +11,20 @@ from litebert.plan.answer import Answer, Asked, answer, gib
 from litebert.plan.devices import Device
 from litebert.plan.memory import RUNTIME_BYTES
 from litebert.plan.work import Kind, Scores
+from litebert.pretrain.objective import LOGIT_CHUNK
+from litebert.pretrain.recipe import Recipe
 from litebert.train.parallel import Ranks
 from litebert.train.settings import TrainSettings
 
 
-def check_memory(
-    model: str, config: EncoderConfig, train: TrainSettings, length: int, ranks: Ranks, scores: Scores = Scores()
-) -> None:
+def check_memory(model: str, config: EncoderConfig, recipe: Recipe, train: TrainSettings, ranks: Ranks) -> None:
     """Refuse micro-batches that plan says will not fit into the memory that is free."""
     free = available_memory(ranks.device)
     if free is None:
         return
+    length = max(length for _, length in recipe.lengths)
+    chunk = 0 if train.compiled else LOGIT_CHUNK
+    scores = Scores(share=recipe.mask_rate, chunk=chunk, elastic=recipe.elastic)
     found = predicted(model, config, train, length, ranks.device, free, scores)
     if found.fits:
         return

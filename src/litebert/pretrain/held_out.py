@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from litebert.corpus.batches import Batches
 from litebert.pretrain.objective import LOGIT_CHUNK, AtDepths
-from litebert.train.loop import Sums
+from litebert.train.objective import SumsOf
 from litebert.train.parallel import Ranks
 
 HELD_OUT_RATE = 0.15
@@ -29,7 +29,7 @@ class HeldOut:
         self.batches, self.ranks = batches, ranks
         self.count = min(most, batches.len(0))
 
-    def score(self, sums: Sums, depths: Sequence[int]) -> dict[str, float]:
+    def score(self, sums: SumsOf, depths: Sequence[int]) -> dict[str, float]:
         """Loss and accuracy of each part: plainly named at the first depth, as ``depth_3_mlm_loss`` at others.
 
         ``depth`` says which the first one is; ``loss`` is the sum of its parts.
@@ -45,7 +45,7 @@ class HeldOut:
         figures["depth"] = depths[0]
         return figures
 
-    def _parts(self, sums: Sums, depths: Sequence[int]) -> dict[str, tuple[float, float]]:
+    def _parts(self, sums: SumsOf, depths: Sequence[int]) -> dict[str, tuple[float, float]]:
         """Mean loss and accuracy of every part that the text has items of."""
         objective = AtDepths(self.batches.settings.length, LOGIT_CHUNK, depths)
         totals = {f"depth_{depth}_{name}": [0.0] * 3 for depth in depths for name in ("mlm", "order")}

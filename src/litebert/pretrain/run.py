@@ -3,44 +3,35 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from litebert.checkpoints.folder import load_model, save_model
-from litebert.corpus.batch_settings import BatchSettings
-from litebert.corpus.batches import Batches
 from litebert.corpus.store import Store
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
 from litebert.nn.families import preset_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
 from litebert.plan.product import product_rate
-from litebert.plan.work import Scores
 from litebert.pretrain.batch_rule import recorded, with_enough_steps
-from litebert.pretrain.depths import depth_stages
-from litebert.pretrain.elastic import EVERY, WEIGHTS, Elastic, quarters, shallower_depths
 from litebert.pretrain.fits import check_memory
-from litebert.pretrain.held_out import HELD_OUT_RATE, HeldOut, scored_depths
 from litebert.pretrain.initial import set_initial_values
-from litebert.pretrain.objective import LOGIT_CHUNK, Pretraining
 from litebert.pretrain.recipe import Recipe
-from litebert.pretrain.utilisation import batch_flops
+from litebert.pretrain.stages import held_out_scores, pretraining_stages
 from litebert.pretrain.warm_start import warm_start
-from litebert.runs import RUN_FILE, RunLock, parent_of, read_run, write_run
+from litebert.runs import MODEL_FOLDER, RUN_FILE, RunLock, check_run_folder, parent_of, read_run, write_run
 from litebert.text.tokenizers import read_tokenizer
-from litebert.train.guard import unigram_entropy
-from litebert.train.loop import Loop, Result, Stage, Sums
+from litebert.train.guard import StuckWatch, unigram_entropy
+from litebert.train.loop import Loop, Result
 from litebert.train.parallel import Ranks
 from litebert.train.persistence import Saver
 from litebert.train.precision import pretraining_precision
-from litebert.train.schedules import stage as stage_value
 from litebert.train.settings import Bound, Precision, TrainSettings
 from litebert.train.watch import Watch
 
-MODEL = "model"  # the folder inside a run that holds the model
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,32 +61,68 @@ class PretrainSettings:
     begun: float | None = None  # the monotonic clock when the command was given: a budget counts from there
 
 
-def pretrain(settings: PretrainSettings, say: Callable[[str], None]) -> Result:
+def pretrain(settings: PretrainSettings, say: Say) -> Result:
     """Train, resume or refuse; the run folder tells the rest."""
     ranks = Ranks.join(settings.device)
     try:
         if not ranks.first:
             return _pretrain(settings, ranks, lambda _: None)
-        _check_folder(settings)
+        check_run_folder(settings.out, settings.resume)
         with RunLock(settings.out):
             return _pretrain(settings, ranks, say)
     finally:
         ranks.leave()
 
 
-def _pretrain(settings: PretrainSettings, ranks: Ranks, say: Callable[[str], None]) -> Result:
+def _pretrain(settings: PretrainSettings, ranks: Ranks, say: Say) -> Result:
     store = Store.open(settings.corpus)
     config = network_config(settings, store)
     precision = settings.precision or pretraining_precision(ranks.device, config.encoder.width)
     peak = ranks.total([product_rate(ranks.device, precision) if ranks.first else 0.0])[0]
     settings = replace(settings, recipe=_recipe(settings, config.encoder, peak * ranks.world))
     train = train_settings(settings, ranks, precision)
-    stages = _stages(settings, store, train, config.encoder)
-    longest = max(length for _, length in settings.recipe.lengths)
-    scores = Scores(
-        share=settings.recipe.mask_rate, chunk=0 if train.compiled else LOGIT_CHUNK, elastic=settings.recipe.elastic
+    stages = pretraining_stages(settings.recipe, config.encoder, store, train)
+    check_memory(settings.preset, config.encoder, settings.recipe, train, ranks)
+    network = _network(settings, config, store, ranks, say)
+    unigram = unigram_entropy(store)
+    watch = None
+    if ranks.first:
+        if not settings.resume:
+            _note(settings, config.encoder, train, ranks)
+        watch = _watch(settings, unigram)
+        say = watch.say
+    stuck = StuckWatch(unigram)
+    saver = Saver(settings.out, train.keep, _facts(settings, store, config.encoder, train), {"stuck": stuck})
+    layers, most = config.encoder.num_layers, settings.held_out_batches
+    loop = Loop(
+        network,
+        stages,
+        train,
+        ranks,
+        saver=saver,
+        watch=watch,
+        evaluate=held_out_scores(settings.recipe, layers, store, train, ranks, last=stages[-1], most=most),
+        say=say,
+        begun=settings.begun,
+        peak=peak if ranks.first else 0.0,
     )
-    check_memory(settings.preset, config.encoder, train, longest, ranks, scores)
+
+    def observe(_step: int, row: Mapping[str, float]) -> None:
+        sentence = stuck.observe(row["mlm_loss"], loop.progress()) if "mlm_loss" in row else None
+        if sentence:
+            loop.note(sentence)
+
+    loop.observe = observe
+    if settings.resume and not saver.restore(loop):
+        raise InputError(f"{settings.out} holds no saved state to resume; leave --resume out to begin")
+    result = loop.run()
+    if ranks.first or train.sharded:
+        _save_model(settings, loop, store, ranks)
+    return result
+
+
+def _network(settings: PretrainSettings, config: NetworkConfig, store: Store, ranks: Ranks, say: Say) -> Network:
+    """The network to train, with its first weights."""
     torch.manual_seed(settings.seed)
     network = Network(config).to(ranks.device)
     if settings.source:
@@ -104,33 +131,7 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, say: Callable[[str], Non
         set_initial_values(network, settings.recipe, store)
     if "order" not in network.heads and network.pooler is not None:
         network.pooler.requires_grad_(False)  # nothing reads it
-    unigram = unigram_entropy(store)
-    watch = None
-    if ranks.first:
-        if not settings.resume:
-            _note(settings, config.encoder, train, ranks)
-        watch = _watch(settings, unigram)
-        say = watch.say
-    saver = Saver(settings.out, train.keep, _facts(settings, store, config.encoder, train))
-    held_out = _held_out(settings, store, train, ranks)
-
-    def evaluate(sums: Sums) -> Mapping[str, float]:
-        assert held_out is not None
-        objective = loop.learner.objective
-        assert isinstance(objective, Pretraining | Elastic) and objective.depth is not None
-        layers, last = config.encoder.num_layers, objective is stages[-1].objective
-        others = quarters(layers) if settings.recipe.elastic else ()
-        return held_out.score(sums, scored_depths(objective.depth, layers, last, others))
-
-    scorer = None if held_out is None else evaluate
-    loop = Loop(network, stages, train, ranks, saver=saver, watch=watch, evaluate=scorer, say=say)
-    loop.unigram, loop.peak, loop.begun = unigram, peak if ranks.first else 0.0, settings.begun
-    if settings.resume and not saver.restore(loop):
-        raise InputError(f"{settings.out} holds no saved state to resume; leave --resume out to begin")
-    result = loop.run()
-    if ranks.first or train.sharded:
-        _save_model(settings, loop, store, ranks)
-    return result
+    return network
 
 
 def _recipe(settings: PretrainSettings, encoder: EncoderConfig, peak: float) -> Recipe:
@@ -187,56 +188,6 @@ def train_settings(settings: PretrainSettings, ranks: Ranks, precision: Precisio
         save_seconds=settings.save_seconds,
         save_steps=settings.save_steps,
     )
-
-
-def _batch_settings(settings: PretrainSettings, train: TrainSettings, length: int) -> BatchSettings:
-    recipe = settings.recipe
-    return BatchSettings(
-        length=length,
-        budget=train.micro_tokens,
-        order=recipe.order,
-        edges=recipe.edges,
-        masking=recipe.masking,
-        rate=recipe.mask_rate,
-        seed=settings.seed,
-        fixed=True,
-    )
-
-
-def _stages(settings: PretrainSettings, store: Store, train: TrainSettings, encoder: EncoderConfig) -> list[Stage]:
-    """Spans of the run in which length, depth and the weight of the order loss stay the same."""
-    recipe, chunk = settings.recipe, 0 if train.compiled else LOGIT_CHUNK
-    depths = depth_stages(recipe, encoder)
-    sources = {
-        begin: Batches(store, "train", _batch_settings(settings, train, length)) for begin, length in recipe.lengths
-    }
-    stages = []
-    for begin in sorted({begin for begin, _ in (*recipe.lengths, *depths)} | {recipe.order_from}):
-        length_begin, length = [pair for pair in recipe.lengths if pair[0] <= begin][-1]
-        depth = stage_value(begin, depths)
-        plain = Pretraining(length, chunk, depth)
-        shallower = shallower_depths(depth, encoder.num_layers) if recipe.elastic else ()
-        late = ("order", "shallow_order") if begin < recipe.order_from else ()
-        stages.append(
-            Stage(
-                name=f"length {length} from {length_begin:g}",
-                begin=begin,
-                source=sources[length_begin],
-                objective=Elastic(plain, shallower, settings.seed) if shallower else plain,
-                flops=partial(batch_flops, encoder, depth=depth, heads=1 + bool(shallower) / EVERY),
-                weights={**WEIGHTS, **dict.fromkeys(late, 0.0)},
-            )
-        )
-    return stages
-
-
-def _held_out(settings: PretrainSettings, store: Store, train: TrainSettings, ranks: Ranks) -> HeldOut | None:
-    """Held-out batches, always the same ones at 15% masking, whatever the run itself trains on."""
-    if not store.split("held_out").num_tokens or not settings.held_out_batches:
-        return None
-    length = settings.recipe.lengths[-1][1]
-    chosen = replace(_batch_settings(settings, train, length), rate=HELD_OUT_RATE, masking=settings.recipe.eval_masking)
-    return HeldOut(Batches(store, "held_out", chosen), settings.held_out_batches, ranks)
 
 
 def _facts(settings: PretrainSettings, store: Store, encoder: EncoderConfig, train: TrainSettings) -> dict[str, Any]:
@@ -302,15 +253,4 @@ def _save_model(settings: PretrainSettings, loop: Loop, store: Store, ranks: Ran
     network = Network(loop.network.config)
     network.load_state_dict(weights)
     tokenizer = read_tokenizer(store.tokenizer_folder, network.config.encoder.family)
-    save_model(settings.out / MODEL, network, tokenizer, verb="pretrain", settings={"run": settings.out.name})
-
-
-def _check_folder(settings: PretrainSettings) -> None:
-    out = settings.out
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file; name a folder for the run")
-    used = out.is_dir() and any(path.name != "lock" for path in out.iterdir())
-    if settings.resume and not used:
-        raise InputError(f"there is no run in {out} to resume; leave --resume out to begin one")
-    if used and not settings.resume:
-        raise InputError(f"{out} is not empty; add --resume to go on with the run there, or name another folder")
+    save_model(settings.out / MODEL_FOLDER, network, tokenizer, verb="pretrain", settings={"run": settings.out.name})

@@ -13,7 +13,17 @@ import torch
 from litebert.checkpoints.folder import save_model
 from litebert.errors import InputError
 from litebert.nn.network import Network
-from litebert.runs import CHECKPOINTS, MODEL_FOLDER, RunLock, Status, parent_of, read_run, update_run, write_run
+from litebert.runs import (
+    CHECKPOINTS,
+    MODEL_FOLDER,
+    RunLock,
+    Status,
+    check_run_folder,
+    parent_of,
+    read_run,
+    update_run,
+    write_run,
+)
 from litebert.tasks.batches import TaskBatches
 from litebert.tasks.collapse import PROBED, CollapseWatch, chance_loss
 from litebert.tasks.encoding import encode
@@ -24,7 +34,8 @@ from litebert.tasks.predicting import BUDGET, TASK_FILE, Predictor
 from litebert.tasks.preparing import FinetuneSettings, Prepared, few, prepare, spread
 from litebert.tasks.recipes import FinetuneRecipe
 from litebert.tasks.starting import start_network, task_heads
-from litebert.train.loop import Loop, Stage
+from litebert.train.loop import Loop
+from litebert.train.objective import Stage
 from litebert.train.parallel import Ranks
 from litebert.train.persistence import Saver
 from litebert.train.precision import default_precision
@@ -68,13 +79,7 @@ def finetune(settings: FinetuneSettings, data: TaskData, say: Say, prepared: Pre
 
 def check_folder(out: Path, resume: bool) -> None:
     """Refuse a folder that holds something else, or nothing to go on with."""
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file; name a folder for the run")
-    used = out.is_dir() and any(path.name != "lock" for path in out.iterdir())
-    if resume and not used:
-        raise InputError(f"there is no run in {out} to resume; leave --resume out to begin one")
-    if used and not resume:
-        raise InputError(f"{out} is not empty; add --resume to go on with the run there, or name another folder")
+    check_run_folder(out, resume)
     note = read_run(out) if resume else None
     if note is not None and note.status == "finished" and (out / MODEL_FOLDER).is_dir():
         raise InputError(f"the run in {out} is finished, its model is in {out / MODEL_FOLDER}; name another folder")
@@ -132,14 +137,21 @@ class _Attempt:
             warmup=recipe.warmup,
         )
         own = TaskObjective(data.kind, prepared.inputs.longest, options=batches.options, answerable=heads.answerable)
-        stage = Stage("train", 0.0, batches, own)
+        stage = Stage("train", 0.0, batches, own, weights={"answerable": ANSWERABLE_WEIGHT})
         if prepared.teaching is not None:
             objective, weights = prepared.teaching.begin(own, self.network, device)
             stage = Stage("train", 0.0, batches, objective, weights=weights)
         saver = Saver(settings.out, 1, self._facts(numbers), {"keeper": self.keeper, "collapse": self.collapse})
         ranks = Ranks(0, 1, device, None)
         self.loop = Loop(
-            self.network, [stage], train, ranks, saver=saver, watch=self.watch, evaluate=self.keeper.score, say=self.say
+            self.network,
+            [stage],
+            train,
+            ranks,
+            saver=saver,
+            watch=self.watch,
+            evaluate=lambda _sums, _objective: self.keeper.score(),
+            say=self.say,
         )
         self.keeper.step = lambda: self.loop.place.step
         self.keeper.enough = self._enough
@@ -181,7 +193,6 @@ class _Attempt:
             score_steps=_score_steps(recipe, batches.steps),
             log_every=min(50, max(1, recipe.steps // 40)),
             rollbacks=1,
-            weights=(("answerable", ANSWERABLE_WEIGHT),),
         )
 
     def run(self, resume: bool) -> str:

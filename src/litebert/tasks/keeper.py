@@ -44,8 +44,8 @@ class Keeper:
         self.step: Callable[[], int] = lambda: 0
         self.enough: Callable[[str], None] = lambda _: None
 
-    def score(self, _sums: object = None) -> dict[str, float]:
-        """Dev figures of the network as it is; the loop calls this."""
+    def score(self) -> dict[str, float]:
+        """Dev figures of the network as it is."""
         figures, note = self.measure()
         value = self.main(figures)
         if self.best is None or value > self.best:

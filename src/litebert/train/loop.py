@@ -8,7 +8,7 @@ that was killed goes on as if nothing had happened.
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,9 +18,9 @@ from litebert.nn.network import Network
 from litebert.resident import return_large_blocks
 from litebert.runs import Status
 from litebert.train import parallel, precision
+from litebert.train.clock import Clock
 from litebert.train.guard import Guard
-from litebert.train.lost import Lost, mean_row, read_losses
-from litebert.train.objective import Learner, Objective, Source, allow_graphs
+from litebert.train.objective import Learner, Objective, Stage, Sums, SumsOf, allow_graphs
 from litebert.train.optimisers import build_optimiser
 from litebert.train.parallel import Ranks
 from litebert.train.persistence import Saver
@@ -30,23 +30,11 @@ from litebert.train.recorded_update import RecordedUpdate
 from litebert.train.schedules import rate_factor
 from litebert.train.settings import TrainSettings
 from litebert.train.stop import StopSignal
+from litebert.train.stretch import Lost, Stretch, mean_row, read_losses
 from litebert.train.watch import Watch
 
-# The sums (loss, right) of every part of an objective over the tensors of a batch.
-Sums = Callable[[Objective, Mapping[str, Tensor]], dict[str, tuple[Tensor, Tensor]]]
-SCORING_SHARE = 0.05  # of the time so far that held-out scores may have taken
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A source of micro-batches and how to learn from them, from some progress on (a sequence length, say)."""
-
-    name: str  # of its stream: stages of one name and source go on with the same batches
-    begin: float  # progress at which this stage begins
-    source: Source
-    objective: Objective
-    flops: Callable[[Any], float] | None = None  # arithmetic of a step on one micro-batch
-    weights: Mapping[str, float] = field(default_factory=dict)  # of parts of the loss that differ from the settings'
+# Figures on held-out text of the network in training, by the objective in force.
+Evaluate = Callable[[SumsOf, Objective], Mapping[str, float]]
 
 
 @dataclass(frozen=True)
@@ -60,7 +48,11 @@ class Result:
 
 
 class Loop:
-    """A run. ``evaluate`` scores it on held-out text by way of ``Sums``; ``saver`` and ``watch`` keep and show it."""
+    """A run. ``evaluate`` scores it on held-out text, ``saver`` and ``watch`` keep and show it.
+
+    ``begun`` is the monotonic clock when the command was given (None: when the loop begins), ``peak`` the operations a
+    second that this rank's device can reach, where known.
+    """
 
     def __init__(
         self,
@@ -71,11 +63,13 @@ class Loop:
         *,
         saver: Saver,
         watch: Watch | None,
-        evaluate: Callable[[Sums], Mapping[str, float]] | None = None,
+        evaluate: Evaluate | None = None,
         say: Callable[[str], None] = lambda _: None,
+        begun: float | None = None,
+        peak: float = 0.0,
     ) -> None:
         self.network, self.stages, self.settings, self.ranks = network, list(stages), settings, ranks
-        self.saver, self.watch, self.evaluate, self.say = saver, watch, evaluate, say
+        self.saver, self.watch, self.evaluate, self.say, self.peak = saver, watch, evaluate, say, peak
         network.encoder.checkpointing = settings.checkpointing
         network.encoder.narrow_stream(settings.narrow)
         if settings.checkpointing and ranks.device.type == "cpu":
@@ -93,84 +87,74 @@ class Loop:
             self.spread = passes = Recorded(self.learner, self.spread, say)
             self.update = RecordedUpdate(self.optimiser, passes, say)
         self.scaler = precision.scaler(settings.precision, ranks.device)
-        self.guard = Guard()
-        self.place = Place()
-        self.weights = dict(settings.weights)
+        self.guard, self.place, self.clock, self.stretch = Guard(), Place(), Clock(begun), Stretch()
         self.held_out: dict[str, float] = {}
-        self.notes: list[str] = []
-        self.enough = ""  # why the run should end before its bound; whoever watches it may say so
-        self.observe: Callable[[int, Mapping[str, float]], None] = lambda step, row: None
-        self.pending: list[Lost] = []
-        self.unigram: float | None = None  # the loss of word frequencies alone, where that means something
         self.scored = -1  # the step of the last held-out score
-        self.scoring = 0.0  # seconds spent on held-out text
-        self.begun: float | None = None  # the clock when the command was given; None: when the loop begins
-        self.took = {"start": 0.0, "score": 0.0, "save": 0.0}  # the most seconds that one of them took
-        self.peak = 0.0  # operations a second that this rank's device can reach, where known
-        self.flops = 0.0  # arithmetic of this rank since the last line
-        self.waited, self.shown_tokens, self.shown_at = 0.0, 0, time.monotonic()
+        self.notes: list[str] = []
+        # Whoever watches over the run sees the figures of every step, and may say why it should end before its bound.
+        self.observe: Callable[[int, Mapping[str, float]], None] = lambda step, row: None
+        self.enough = ""
 
     def run(self) -> Result:
         """Train to the end of the bound, or until told to stop; the state is saved either way."""
         if self.place.step == 0 and self.settings.save_ends:
             self._save()  # there is always something to go back to
-        started = (time.monotonic() if self.begun is None else self.begun) - self.place.seconds
-        self.took["start"] = time.monotonic() - started - self.place.seconds
+        self.clock.start(self.place.seconds)
         if self.settings.compiled:
             self._compile_stages()
-        self.place.lead += time.monotonic() - started - self.place.seconds
-        last_save, next_held_out = time.monotonic(), self._next_held_out(self._progress())
-        status: Status = "finished"
-        stream, stage, warm = None, None, False
+        self.place.lead += self.clock.seconds() - self.place.seconds
         with StopSignal() as stop:
-            while True:
-                self.place.seconds = time.monotonic() - started
-                progress, stopping, may_score = self._agree(self._reserve(), bool(stop))
-                current = max((s for s in self.stages if s.begin <= progress), key=lambda s: s.begin)
-                self.learner.objective = current.objective
-                if progress >= 1.0 or stopping or self.enough:
-                    status = "stopped" if stopping and progress < 1.0 and not self.enough else "finished"
-                    break
-                trouble = None
-                if stage is not current:
-                    trouble = self._flush()  # figures of two stages do not mix
-                    stage, stream = current, self._stream(current)
-                assert stream is not None
-                trouble = trouble or self._step(stage, stream, progress)
-                if not warm:  # the first step of a process compiles
-                    warm = True
-                    if self.ranks.device.type == "cuda":
-                        torch.cuda.synchronize()
-                    self.place.lead += time.monotonic() - started - self.place.seconds
-                if trouble:
-                    if not self._roll_back(trouble):
-                        status = "diverged"
-                        break
-                    stage = None  # and the clock runs on: a rollback does not lengthen a budget
-                    continue
-                now = time.monotonic()
-                if self._score_is_due(progress >= next_held_out and may_score):
-                    self._score()
-                    next_held_out = self._next_held_out(progress)
-                if self._save_is_due(now - last_save):
-                    self._save()
-                    last_save = time.monotonic()
-        self.place.seconds = time.monotonic() - started
+            status = self._train(stop)
+        self.place.seconds = self.clock.seconds()
         if status != "diverged":
             if status != "stopped" or not self.settings.score_steps:  # by steps a score out of turn would count, too
                 self._score()
             if self.settings.save_ends or status == "stopped":
                 self._save()
-            else:
-                self._flush()
         if self.watch:
             self.watch.close(status)
         return Result(status, self.place.step, self.held_out, tuple(self.notes))
 
+    def _train(self, stop: StopSignal) -> Status:
+        """Step after step to the end; how it came to it."""
+        last_save, next_held_out = time.monotonic(), self._next_held_out(self.progress())
+        stream, stage, warm = None, None, False
+        while True:
+            self.place.seconds = self.clock.seconds()
+            progress, stopping, may_score = self._agree(bool(stop))
+            current = max((s for s in self.stages if s.begin <= progress), key=lambda s: s.begin)
+            self.learner.objective = current.objective
+            ends = progress >= 1.0 or stopping or bool(self.enough)
+            # Figures of two stages do not mix, and the last ones are judged before the end.
+            trouble = self._flush() if ends or stage is not current else None
+            if ends and not trouble:
+                return "stopped" if stopping and progress < 1.0 and not self.enough else "finished"
+            if stage is not current:
+                stage, stream = current, self._stream(current)
+            assert stream is not None
+            trouble = trouble or self._step(stage, stream, progress)
+            if not warm:  # the first step of a process compiles
+                warm = True
+                if self.ranks.device.type == "cuda":
+                    torch.cuda.synchronize()
+                self.place.lead += self.clock.seconds() - self.place.seconds
+            if trouble:
+                if not self._roll_back(trouble):
+                    return "diverged"
+                stage = None  # and the clock runs on: a rollback does not lengthen a budget
+                continue
+            now = time.monotonic()
+            if self._score_is_due(progress >= next_held_out and may_score):
+                self._score()
+                next_held_out = self._next_held_out(progress)
+            if self._save_is_due(now - last_save):
+                self._save()
+                last_save = time.monotonic()
+
     def _compile_stages(self) -> None:
         """Run what is still to come once, its gradients thrown away, so that no stage compiles while the clock runs."""
         devices = [self.ranks.device] if self.ranks.device.type == "cuda" else []
-        progress = self._progress()
+        progress = self.progress()
         for number, stage in enumerate(self.stages):
             if self.stages[number + 1 : number + 2] and self.stages[number + 1].begin <= progress:
                 continue
@@ -182,22 +166,18 @@ class Loop:
         if devices:
             torch.cuda.synchronize()
 
-    def _reserve(self) -> float:
-        """Seconds of a budget that the end will need: the last score and state, then the model and the picture."""
-        picture = 0.25 * self.took["start"]  # mostly imports, as at the start; the share was seen on a CPU
-        return self.took["score"] + 2 * self.took["save"] + min(picture, 0.02 * (self.settings.bound.seconds or 0.0))
-
-    def _agree(self, reserve: float, stop: bool) -> tuple[float, bool, bool]:
+    def _agree(self, stop: bool) -> tuple[float, bool, bool]:
         """Progress, the wish to stop and whether there is time to score, the same on every rank: the first's clock."""
-        progress = self._progress(reserve)
-        may_score = self.scoring <= SCORING_SHARE * self.place.seconds
+        progress = self.progress(self.clock.reserve(self.settings.bound.seconds))
+        may_score = self.clock.may_score(self.place.seconds)
         if self.ranks.world == 1:
             return progress, stop, may_score
         first = self.ranks.first
         agreed, stops, scores = self.ranks.total([first * progress, float(stop), float(first and may_score)])
         return agreed, stops > 0, scores > 0
 
-    def _progress(self, reserve: float = 0.0) -> float:
+    def progress(self, reserve: float = 0.0) -> float:
+        """How much of the run is done, from 0 to 1; ``reserve`` seconds count as gone."""
         place = self.place
         return self.settings.bound.progress(place.step, place.tokens, place.seconds + reserve, place.lead)
 
@@ -211,63 +191,78 @@ class Loop:
 
     def _step(self, stage: Stage, stream: Iterator[Any], progress: float) -> str | None:
         """One optimiser step; a sentence if the run has diverged."""
-        settings, device = self.settings, self.ranks.device
+        settings, place = self.settings, self.place
         begun = time.monotonic()
         count = settings.micro_batches(progress)
         batches = [next(stream) for _ in range(count // self.ranks.world)]
-        waited = time.monotonic() - begun
+        self.stretch.waited += time.monotonic() - begun
+        counts, tokens = self._count(stage, batches)
+        self.optimiser.set_rate(rate_factor(progress, settings.schedule) * place.rate_scale)
+        sums = self._gradients(stage, batches, counts)
+        norm = self.update(self.scaler, settings.clip)
+        place.step += 1
+        place.tokens += tokens
+        place.positions[stage.name] = stage.source.advance(place.positions[stage.name], count)
+        weights = {name: stage.weight(name) for name in sums}
+        self.stretch.steps.append(Lost(place.step, self.stages.index(stage), counts, weights, sums, norm))
+        self.stretch.tokens += tokens
+        if stage.flops and self.peak:
+            self.stretch.flops += sum(map(stage.flops, batches))
+        due = place.step % settings.log_every == 0 or place.step <= 2
+        return self._flush() if due else None
+
+    def _count(self, stage: Stage, batches: Sequence[Any]) -> tuple[dict[str, float], int]:
+        """The items of each part of the loss and the tokens in the whole batch, over all ranks."""
         counted = [stage.objective.counts(batch) for batch in batches]
         names = list(counted[0])
         local = [float(sum(count[name] for count in counted)) for name in names]
         *totals, tokens = self.ranks.total([*local, float(sum(batch.num_tokens for batch in batches))])
-        counts = dict(zip(names, totals, strict=True))
-        self.optimiser.set_rate(rate_factor(progress, settings.schedule) * self.place.rate_scale)
+        return dict(zip(names, totals, strict=True)), int(tokens)
+
+    def _gradients(self, stage: Stage, batches: Sequence[Any], counts: Mapping[str, float]) -> dict[str, Tensor]:
+        """Add up the gradients of a step; gives the sums (loss, right) of each part over this rank's batches."""
+        device = self.ranks.device
         sums: dict[str, list[Tensor]] = {}
         for number, batch in enumerate(batches):
             last = number == len(batches) - 1
-            with parallel.synchronising(self.spread, last), precision.cast(settings.precision, device):
+            with parallel.synchronising(self.spread, last), precision.cast(self.settings.precision, device):
                 parts = self.spread(stage.objective.tensors(batch, device))
                 # Data parallelism averages gradients over ranks, where we want their sum.
                 loss = self.ranks.world * sum(
-                    self._weight(stage, name) * part / max(counts[name], 1.0) for name, (part, _) in parts.items()
+                    stage.weight(name) * part / max(counts[name], 1.0) for name, (part, _) in parts.items()
                 )
                 self.scaler.scale(loss).backward()
             for name, (part, right) in parts.items():
                 sums.setdefault(name, []).append(torch.stack([part.detach().float(), right.float()]))
-        norm = self.update(self.scaler, settings.clip)
-        self.place.step += 1
-        self.place.tokens += int(tokens)
-        position = self.place.positions[stage.name]
-        self.place.positions[stage.name] = stage.source.advance(position, count)
-        summed = {name: torch.stack(parts).sum(0) for name, parts in sums.items()}
-        weights = {name: self._weight(stage, name) for name in summed}
-        self.pending.append(Lost(self.place.step, self.stages.index(stage), counts, weights, summed, norm))
-        self.waited += waited
-        if stage.flops and self.peak:
-            self.flops += sum(map(stage.flops, batches))
-        due = self.place.step % settings.log_every == 0 or self.place.step <= 2
-        return self._flush() if due else None
+        return {name: torch.stack(parts).sum(0) for name, parts in sums.items()}
 
     def _flush(self) -> str | None:
         """Read what the last steps lost (the one place where the host waits for the device), show it, judge it."""
-        if not self.pending:
+        stretch = self.stretch
+        if not stretch.steps:
             return None
         trouble = None
-        rows = read_losses(self.pending, self.ranks.total)
-        for step, row in zip(self.pending, rows, strict=True):
+        rows = read_losses(stretch.steps, self.ranks.total)
+        for step, row in zip(stretch.steps, rows, strict=True):
             self._begin_stage(step.stage)
             norm = row["gradient_norm"]
             skipped = self.scaler.is_enabled() and not math.isfinite(norm)  # by loss scaling, which is no divergence
             trouble = trouble or self.guard.observe(step.step, row["loss"], None if skipped else norm)
-            self._say_if_stuck(row)
             self.observe(step.step, row)
-        self.pending.clear()
-        self._show(rows)
+        if self.watch:
+            self.watch.step(
+                {
+                    "step": self.place.step,
+                    "tokens": self.place.tokens,
+                    "seconds": self.place.seconds,
+                    "progress": self.progress(),
+                    **mean_row(rows),
+                    "rate": max(self.optimiser.rates().values()),
+                    **stretch.speed(self.peak),
+                }
+            )
+        self.stretch = Stretch()
         return trouble
-
-    def _weight(self, stage: Stage, name: str) -> float:
-        """What a part of the loss counts for."""
-        return stage.weights.get(name, self.weights.get(name, 1.0))
 
     def _begin_stage(self, number: int) -> None:
         """Where a stage begins the loss may jump, which is no divergence."""
@@ -275,55 +270,29 @@ class Loop:
             self.place.stage = number
             self.guard.reset()
 
-    def _say_if_stuck(self, row: Mapping[str, float]) -> None:
-        if self.unigram is None or "mlm_loss" not in row:
-            return
-        sentence = self.guard.stuck(row["mlm_loss"], self.unigram, self._progress())
-        if sentence:
-            self.notes.append(sentence)
-            self.say(sentence)
+    def note(self, sentence: str) -> None:
+        """Say something of the run that its result is to tell, too."""
+        self.notes.append(sentence)
+        self.say(sentence)
 
     def whole_weights(self) -> dict[str, Tensor]:
         """All weights, unsharded, on the CPU; all ranks must ask."""
         return parallel.whole_weights(self.network)
-
-    def _show(self, rows: list[dict[str, float]]) -> None:
-        """One line for the steps since the last one."""
-        now = time.monotonic()
-        tokens, seconds = self.place.tokens - self.shown_tokens, max(now - self.shown_at, 1e-9)
-        if self.watch:
-            extra = {"rate": max(self.optimiser.rates().values()), "waiting": self.waited / seconds}
-            if self.flops:
-                extra["mfu"] = self.flops / seconds / self.peak
-            self.watch.step(
-                {
-                    "step": self.place.step,
-                    "tokens": self.place.tokens,
-                    "seconds": self.place.seconds,
-                    "progress": self._progress(),
-                    **mean_row(rows),
-                    "tokens_per_second": tokens / seconds,
-                    **extra,
-                }
-            )
-        self.waited, self.flops, self.shown_tokens, self.shown_at = 0.0, 0.0, self.place.tokens, now
 
     def _score(self) -> None:
         """Held-out figures, once a step."""
         if self.evaluate is None or self.scored == self.place.step:
             return
         self.scored = self.place.step
-        begun = time.monotonic()
-        self.network.eval()
-        with torch.no_grad(), precision.cast(self.settings.precision, self.ranks.device):
-            self.held_out = dict(self.evaluate(self._sums))
-        self.network.train()
-        if self.watch:
-            self.watch.held_out({"step": self.place.step, "tokens": self.place.tokens, **self.held_out})
-        self.took["score"] = max(self.took["score"], time.monotonic() - begun)
-        self.scoring += time.monotonic() - begun
+        with self.clock.timing("score"):
+            self.network.eval()
+            with torch.no_grad(), precision.cast(self.settings.precision, self.ranks.device):
+                self.held_out = dict(self.evaluate(self._sums, self.learner.objective))
+            self.network.train()
+            if self.watch:
+                self.watch.held_out({"step": self.place.step, "tokens": self.place.tokens, **self.held_out})
 
-    def _sums(self, objective: Objective, tensors: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
+    def _sums(self, objective: Objective, tensors: Mapping[str, Tensor]) -> Sums:
         """What the network loses on a batch. Not compiled, which would cost more than it saves, but by the shards."""
         before, self.learner.objective = self.learner.objective, objective
         run = self.spread if self.settings.sharded and self.ranks.world > 1 else self.learner.forward
@@ -345,22 +314,16 @@ class Loop:
 
     def _save(self) -> None:
         if self._flush() is None:  # a state that has diverged is not worth keeping
-            begun = time.monotonic()
-            self.saver.save(self)
-            self.took["save"] = max(self.took["save"], time.monotonic() - begun)
+            with self.clock.timing("save"):
+                self.saver.save(self)
 
     def _roll_back(self, trouble: str) -> bool:
         """Go back to the last good state with a lower rate; False when that was done often enough."""
-        rollbacks, rate_scale = self.place.rollbacks, self.place.rate_scale  # restoring puts older ones back
-        if rollbacks >= self.settings.rollbacks or not self.saver.restore(self):
-            self.notes.append(f"{trouble}; gave up after {rollbacks} rollbacks")
-            self.say(self.notes[-1])
+        before = self.place  # restoring puts an older one in its place
+        if before.rollbacks >= self.settings.rollbacks or not self.saver.restore(self):
+            self.note(f"{trouble}; gave up after {before.rollbacks} rollbacks")
             return False
-        self.place.rollbacks = rollbacks + 1
-        self.place.rate_scale = rate_scale * self.settings.rollback_factor
-        self.pending.clear()
-        self.notes.append(
-            f"{trouble}; went back to step {self.place.step} with the rate times {self.place.rate_scale:g}"
-        )
-        self.say(self.notes[-1])
+        place = self.place
+        place.rollbacks, place.rate_scale = before.rollbacks + 1, before.rate_scale * self.settings.rollback_factor
+        self.note(f"{trouble}; went back to step {place.step} with the rate times {place.rate_scale:g}")
         return True

@@ -1,7 +1,7 @@
 """What is learnt, as the loop sees it. Pretraining and fine-tuning differ in nothing else."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from litebert.nn.network import Network
 
 Position = tuple[int, int]  # (epoch, index) of a micro-batch
+Sums = dict[str, tuple[Tensor, Tensor]]  # loss and right of every part
 
 
 class Source(Protocol):
@@ -43,6 +44,26 @@ class Objective(Protocol):
         ...
 
 
+# What the network in training loses on the tensors of a batch.
+SumsOf = Callable[[Objective, Mapping[str, Tensor]], Sums]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A source of micro-batches and how to learn from them, from some progress on (a sequence length, say)."""
+
+    name: str  # of its stream: stages of one name and source go on with the same batches
+    begin: float  # progress at which this stage begins
+    source: Source
+    objective: Objective
+    flops: Callable[[Any], float] | None = None  # arithmetic of a step on one micro-batch
+    weights: Mapping[str, float] = field(default_factory=dict)  # of the parts of the loss, 1 unless said
+
+    def weight(self, part: str) -> float:
+        """What a part of the loss counts for."""
+        return self.weights.get(part, 1.0)
+
+
 class Learner(nn.Module):
     """Network and objective as one module, so that it can be compiled, copied to ranks and sharded."""
 
@@ -51,7 +72,7 @@ class Learner(nn.Module):
         self.network = network
         self.objective = objective
 
-    def forward(self, tensors: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
+    def forward(self, tensors: Mapping[str, Tensor]) -> Sums:
         return {name: (part.loss, part.right) for name, part in self.objective.parts(self.network, tensors).items()}
 
 

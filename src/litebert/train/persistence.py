@@ -13,6 +13,7 @@ import torch
 from litebert.checkpoints.training import load_state, save_state
 from litebert.errors import InputError
 from litebert.train import parallel
+from litebert.train.place import Place
 
 if TYPE_CHECKING:
     from litebert.train.loop import Loop
@@ -76,14 +77,12 @@ class Saver:
         if state["scaler"]:
             loop.scaler.load_state_dict(state["scaler"])
         loop.guard.load_state_dict(state["guard"])
-        place = state["place"]
-        for name in ("step", "tokens", "seconds", "lead", "rate_scale", "rollbacks", "stage"):
-            setattr(loop.place, name, place[name])
-        loop.place.positions = {name: (epoch, index) for name, (epoch, index) in place["positions"].items()}
-        loop.shown_tokens = loop.place.tokens
+        positions = {name: (epoch, index) for name, (epoch, index) in state["place"]["positions"].items()}
+        loop.place = Place(**{**state["place"], "positions": positions})
         self.best = state["best"]
         for name, companion in self.companions.items():
-            companion.load_state_dict(state["companions"][name])
+            if name in state["companions"]:  # a state of an older version may lack it
+                companion.load_state_dict(state["companions"][name])
         self._restore_random(loop, state["random"])
         if loop.watch:
             loop.watch.rewind(step)

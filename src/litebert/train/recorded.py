@@ -14,11 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from litebert.train.objective import Sums
+
 MOST = 64  # shapes that are recorded; rarer ones run as they come
 SIGHTS = 2  # a shape is recorded when it comes again: what comes once would cost more than it saves
 WARM_UP = 2  # passes before a recording, in which kernels choose their ways
 
-Sums = dict[str, tuple[Tensor, Tensor]]
 Shape = tuple[tuple[str, torch.Size, torch.dtype], ...]
 
 

@@ -1,6 +1,6 @@
 """How a run is bounded and driven: what the one loop needs to know, whatever it trains."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from litebert.errors import InputError
@@ -58,7 +58,6 @@ class TrainSettings:
     log_every: int = 10
     rollbacks: int = 3
     rollback_factor: float = 0.5
-    weights: tuple[tuple[str, float], ...] = field(default_factory=tuple)  # of the parts of the loss, 1 unless said
 
     def __post_init__(self) -> None:
         check_stages("batch_tokens", self.batch_tokens)

@@ -10,6 +10,7 @@ from litebert.errors import InputError
 from litebert.nn.families import preset_config
 from litebert.plan.work import Scores
 from litebert.pretrain import fits
+from litebert.pretrain.recipe import Recipe
 from litebert.train.optimiser_settings import OptimiserSettings
 from litebert.train.parallel import Ranks
 from litebert.train.schedules import ScheduleSettings
@@ -30,9 +31,9 @@ def settings(micro: int, *, batches=((0.0, 65_536),), checkpointing: bool = Fals
     )
 
 
-def check(train: TrainSettings, world: int = 1, scores: Scores = Scores()) -> None:
-    ranks = Ranks(0, world, torch.device("cpu"), None)
-    fits.check_memory("albert-small", CONFIG, train, 128, ranks, scores)
+def check(train: TrainSettings, **recipe) -> None:
+    ranks = Ranks(0, 1, torch.device("cpu"), None)
+    fits.check_memory("albert-small", CONFIG, Recipe(lengths=((0.0, 128),), **recipe), train, ranks)
 
 
 def test_a_batch_too_large_is_refused_and_the_one_named_fits(monkeypatch):
@@ -62,7 +63,7 @@ def test_the_run_tells_what_it_scores(monkeypatch):
     monkeypatch.setattr(fits, "available_memory", lambda _: 3.0 * GIB)
     check(settings(16_384))
     with pytest.raises(InputError, match="--micro-tokens 8192"):
-        check(settings(16_384), scores=Scores(elastic=True))
+        check(settings(16_384), elastic=True)
 
 
 def test_with_memory_enough_nothing_is_said(monkeypatch):

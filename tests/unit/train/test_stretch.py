@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from litebert.train.lost import Lost, mean_row, read_losses
+from litebert.train.stretch import Lost, mean_row, read_losses
 
 
 def lost(step, counts, **sums) -> Lost:

@@ -1,8 +1,9 @@
-"""What the last steps lost: kept on the device until a line is due, then read in one go."""
+"""The steps since the last line: what they lost, kept on the device until a line is due, and how fast they went."""
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 
 import torch
@@ -19,6 +20,23 @@ class Lost:
     weights: Mapping[str, float]  # of the parts of the loss
     sums: Mapping[str, Tensor]  # loss and right, of each part
     norm: Tensor
+
+
+@dataclass
+class Stretch:
+    """A stretch of a run from one line to the next."""
+
+    steps: list[Lost] = field(default_factory=list)
+    tokens: int = 0
+    waited: float = 0.0  # seconds, for batches
+    flops: float = 0.0  # arithmetic of this rank
+    begun: float = field(default_factory=time.monotonic)
+
+    def speed(self, peak: float) -> dict[str, float]:
+        """Tokens a second, the share of the time spent waiting, and of ``peak`` operations a second, where known."""
+        seconds = max(time.monotonic() - self.begun, 1e-9)
+        speed = {"tokens_per_second": self.tokens / seconds, "waiting": self.waited / seconds}
+        return {**speed, "mfu": self.flops / seconds / peak} if self.flops else speed
 
 
 def read_losses(steps: Sequence[Lost], total: Callable[[Sequence[float]], list[float]]) -> list[dict[str, float]]:

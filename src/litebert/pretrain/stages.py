@@ -1,0 +1,85 @@
+"""What a recipe trains on and is scored on.
+
+A stage is a span of the run in which length, depth and the weights of the losses stay the same.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from litebert.corpus.batch_settings import BatchSettings
+from litebert.corpus.batches import Batches
+from litebert.corpus.store import Store
+from litebert.nn.config import EncoderConfig
+from litebert.pretrain.depths import depth_stages
+from litebert.pretrain.elastic import EVERY, WEIGHTS, Elastic, quarters, shallower_depths
+from litebert.pretrain.held_out import HELD_OUT_RATE, HeldOut, scored_depths
+from litebert.pretrain.objective import LOGIT_CHUNK, Pretraining
+from litebert.pretrain.recipe import Recipe
+from litebert.pretrain.utilisation import batch_flops
+from litebert.train.loop import Evaluate
+from litebert.train.objective import Objective, Stage, SumsOf
+from litebert.train.parallel import Ranks
+from litebert.train.schedules import stage as stage_value
+from litebert.train.settings import TrainSettings
+
+
+def pretraining_stages(recipe: Recipe, encoder: EncoderConfig, store: Store, train: TrainSettings) -> list[Stage]:
+    """The stages of a run, one from each point on at which the recipe changes something."""
+    chunk, depths = 0 if train.compiled else LOGIT_CHUNK, depth_stages(recipe, encoder)
+    sources = {
+        begin: Batches(store, "train", _batch_settings(recipe, train, length)) for begin, length in recipe.lengths
+    }
+    stages = []
+    for begin in sorted({begin for begin, _ in (*recipe.lengths, *depths)} | {recipe.order_from}):
+        length_begin, length = [pair for pair in recipe.lengths if pair[0] <= begin][-1]
+        depth = stage_value(begin, depths)
+        plain = Pretraining(length, chunk, depth)
+        shallower = shallower_depths(depth, encoder.num_layers) if recipe.elastic else ()
+        late = ("order", "shallow_order") if begin < recipe.order_from else ()
+        stages.append(
+            Stage(
+                name=f"length {length} from {length_begin:g}",
+                begin=begin,
+                source=sources[length_begin],
+                objective=Elastic(plain, shallower, train.seed) if shallower else plain,
+                flops=partial(batch_flops, encoder, depth=depth, heads=1 + bool(shallower) / EVERY),
+                weights={**WEIGHTS, **dict.fromkeys(late, 0.0)},
+            )
+        )
+    return stages
+
+
+def held_out_scores(
+    recipe: Recipe, layers: int, store: Store, train: TrainSettings, ranks: Ranks, *, last: Stage, most: int
+) -> Evaluate | None:
+    """Scores on held-out text, always the same ``most`` batches at 15% masking, whatever the run itself trains on.
+
+    They are taken at the depths that go with the one in training, in the ``last`` stage also at that of all
+    ``layers``. None where there is no held-out text.
+    """
+    if not store.split("held_out").num_tokens or not most:
+        return None
+    plain = _batch_settings(recipe, train, recipe.lengths[-1][1])
+    chosen = replace(plain, rate=HELD_OUT_RATE, masking=recipe.eval_masking)
+    held_out = HeldOut(Batches(store, "held_out", chosen), most, ranks)
+    others = quarters(layers) if recipe.elastic else ()
+
+    def evaluate(sums: SumsOf, objective: Objective) -> Mapping[str, float]:
+        assert isinstance(objective, Pretraining | Elastic) and objective.depth is not None
+        return held_out.score(sums, scored_depths(objective.depth, layers, objective is last.objective, others))
+
+    return evaluate
+
+
+def _batch_settings(recipe: Recipe, train: TrainSettings, length: int) -> BatchSettings:
+    return BatchSettings(
+        length=length,
+        budget=train.micro_tokens,
+        order=recipe.order,
+        edges=recipe.edges,
+        masking=recipe.masking,
+        rate=recipe.mask_rate,
+        seed=train.seed,
+        fixed=True,
+    )

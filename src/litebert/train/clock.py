@@ -1,0 +1,47 @@
+"""The time that a run takes: since the command was given, for held-out scores, and what its end will need."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Literal
+
+SCORING_SHARE = 0.05  # of the time so far that held-out scores may have taken
+
+
+class Clock:
+    """``begun`` is the monotonic clock when the command was given; None: the run begins when the clock is started."""
+
+    def __init__(self, begun: float | None = None) -> None:
+        self._begun = begun
+        self._zero = 0.0
+        self._longest = {"start": 0.0, "score": 0.0, "save": 0.0}  # seconds that one of them took
+        self._scoring = 0.0
+
+    def start(self, before: float) -> None:
+        """Go on from the seconds that a resumed run had ``before``."""
+        now = time.monotonic()
+        begun = now if self._begun is None else self._begun
+        self._longest["start"] = now - begun
+        self._zero = begun - before
+
+    def seconds(self) -> float:
+        """Since the run began, not counting the time between its processes."""
+        return time.monotonic() - self._zero
+
+    @contextlib.contextmanager
+    def timing(self, what: Literal["score", "save"]) -> Iterator[None]:
+        """Remember how long it takes."""
+        begun = time.monotonic()
+        yield
+        took = time.monotonic() - begun
+        self._longest[what] = max(self._longest[what], took)
+        self._scoring += took if what == "score" else 0.0
+
+    def may_score(self, seconds: float) -> bool:
+        """Whether held-out scores have taken little of a run of so many seconds."""
+        return self._scoring <= SCORING_SHARE * seconds
+
+    def reserve(self, budget: float | None) -> float:
+        """Seconds of a budget that the end will need: the last score and state, then the model and the picture."""
+        picture = 0.25 * self._longest["start"]  # mostly imports, as at the start; the share was seen on a CPU
+        return self._longest["score"] + 2 * self._longest["save"] + min(picture, 0.02 * (budget or 0.0))
