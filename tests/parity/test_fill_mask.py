@@ -10,23 +10,8 @@ from litebert.nn.families import family_config
 from litebert.nn.network import pretraining_network
 from litebert.text.tokenizers import read_tokenizer
 
-WORDS = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "the",
-    "cat",
-    "sat",
-    "on",
-    "a",
-    "mat",
-    "and",
-    "dog",
-    "ran",
-    "far",
-]
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORDS = [*SPECIAL, "the", "cat", "sat", "on", "a", "mat", "and", "dog", "ran", "far"]
 WORDS += ["away", "walk", "##ed", "##ing", ".", ","]
 TEXTS = ["the cat [MASK] on a mat .", "[MASK]", "a dog [MASK] far away , and a cat [MASK] the mat", "walk [MASK]"]
 

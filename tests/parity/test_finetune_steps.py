@@ -1,14 +1,10 @@
 """Fine-tuning takes the very steps of a plain loop over transformers' model: same batches, rates, decay, clipping."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "pipeline"))
 import toy_tasks as toy
 
 from litebert.bench.trainer import has_trainer, their_model, their_rows, their_scores, train_theirs

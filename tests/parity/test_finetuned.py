@@ -1,16 +1,12 @@
 """Fine-tuned folders in transformers: the class with the head loads, the logits and losses are the same."""
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-import transformers
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "pipeline"))
 import toy_tasks as toy
+import transformers
 
 from litebert.tasks.batches import TaskBatches
 from litebert.tasks.encoding import encode

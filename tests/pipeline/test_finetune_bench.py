@@ -1,15 +1,12 @@
 """The benchmark of fine-tuning on a toy model: both sides start from the same logits and learn the same task."""
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
-
-sys.path.insert(0, str(Path(__file__).parent))
 import toy_tasks as toy
+from typer.testing import CliRunner
 
 from litebert.bench.finetune_quality import QualitySettings, bench_quality, quality_table
 from litebert.cli import app

@@ -1,57 +1,22 @@
-"""Token stores for tests: small ones from lists, and real text in four languages tokenised once a session."""
+"""Texts and token stores: small ones made up, and real text in four languages tokenised once a session."""
 
 import io
 import lzma
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
+import toy_corpus
+from toy_stores import Sentence, write_store
 
-from litebert.corpus.shards import ShardWriter
-from litebert.corpus.store import Manifest, Origin, Store
+from litebert.corpus.store import Store
 
-SPECIAL = {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4}
 CORPUS = Path(__file__).parents[3] / "../shared/data/corpus"
 VOCAB = CORPUS.parent / "vocab"
 TEXTS = {"en": "en-wiki", "ja": "ja-aozora", "ko": "ko-wiki", "zh": "zh-wiki"}
 CHARACTERS = {"en": 6_000_000, "ja": 2_000_000, "ko": 2_000_000, "zh": 2_000_000}
 
-Sentence = tuple[Sequence[int], Sequence[int]]  # ids, word starts
 StoreMaker = Callable[..., Store]
-
-
-def write_store(
-    folder: Path, splits: dict[str, list[list[list[Sentence]]]], *, vocab_size: int, shard_documents: int = 1 << 30
-) -> Store:
-    """A store of documents of sentences, each (ids, word starts), with so many documents a shard."""
-    folder.mkdir(parents=True, exist_ok=True)
-    entries = []
-    for split, documents in splits.items():
-        for number, first in enumerate(range(0, len(documents), shard_documents)):
-            writer = ShardWriter(folder, split, number, vocab_size=vocab_size, unknown_id=SPECIAL["unk"])
-            for document in documents[first : first + shard_documents]:
-                sizes = [len(ids) for ids, _ in document]
-                tokens = np.array([token for ids, _ in document for token in ids], np.int64)
-                starts = np.array([start for _, words in document for start in words], np.uint8)
-                sentences = np.cumsum([0, *sizes[:-1]]) if sizes else np.zeros(0, np.int64)
-                writer.add(tokens, starts, sentences, np.array([0]), len(tokens))
-            entries.append(writer.close(len(documents), ""))
-    origin = Origin(tokenizer="", normalisation="none", languages=["en"], settings={}, sources=[], source_bytes=[])
-    manifest = Manifest(
-        format=1,
-        complete=True,
-        fingerprint="test",
-        origin=origin,
-        vocab_size=vocab_size,
-        special_ids=SPECIAL,
-        documents_read=0,
-        duplicates=0,
-        empty=0,
-        shards=tuple(entries),
-    )
-    manifest.write(folder)
-    return Store.open(folder)
 
 
 @pytest.fixture
@@ -75,6 +40,25 @@ def make_store(tmp_path: Path) -> StoreMaker:
         return write_store(folder, splits, vocab_size=10 + total, shard_documents=shard_documents)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wordpiece vocabulary that knows a few words and every letter."""
+    folder = tmp_path_factory.mktemp("tokenizer")
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+    special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+    pieces = [*special, *toy_corpus.WORDS, *".!?", *letters, *("##" + letter for letter in letters)]
+    (folder / "vocab.txt").write_text("\n".join(dict.fromkeys(pieces)) + "\n")
+    return folder
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """A file of 300 made-up documents."""
+    path = tmp_path / "corpus.txt"
+    path.write_text("\n\n".join(map(toy_corpus.document, range(300))))
+    return path
 
 
 def read_text(name: str, characters: int) -> list[str]:

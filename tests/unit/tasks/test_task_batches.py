@@ -1,13 +1,8 @@
 """Batches of a task: every example once an epoch, the same from any position, and filling that changes nothing."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "pipeline"))
 import toy_tasks as toy
 
 from litebert.checkpoints.folder import load_model

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import sentencepiece
+from reactions import REACTIONS
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, normalizers, pre_tokenizers
 
@@ -19,15 +20,6 @@ VOCAB = ROOT / ".." / "shared" / "data" / "vocab"
 CHEMICAL = [
     ROOT / ".weights" / "rxnmapper/models/transformers/albert_heads_8_uspto_all_1310k/vocab.txt",
     ROOT / ".weights" / "rxnfp/models/transformers/bert_pretrained/vocab.txt",
-]
-REACTIONS = [
-    "CC(=O)O.OCC>>CC(=O)OCC",
-    "CC(C)(C)OC(=O)NCC(=O)O.NCc1ccccc1>>CC(C)(C)OC(=O)NCC(=O)NCc1ccccc1",
-    "Brc1ccccc1.OB(O)c1ccccc1>>c1ccc(-c2ccccc2)cc1",
-    "CN(C)C=O.O=C(Cl)c1ccccc1.NCCO>>O=C(NCCO)c1ccccc1",
-    "O=[N+]([O-])c1ccc(Cl)nc1.NC1CCCCC1>>O=[N+]([O-])c1ccc(NC2CCCCC2)nc1",
-    "COC(=O)c1ccc(Br)cc1.[Li+].[OH-]>>O=C(O)c1ccc(Br)cc1",
-    "C#CC(C)(C)O.Ic1ccc(F)cc1>>CC(C)(O)C#Cc1ccc(F)cc1",
 ]
 WORDPIECE = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat", "東", "##か", "."]
 

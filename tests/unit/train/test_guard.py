@@ -5,14 +5,12 @@ import math
 
 import numpy as np
 import pytest
+from toy_stores import write_store
 
-from litebert.corpus.shards import ShardWriter
-from litebert.corpus.store import Manifest, Origin, Store
+from litebert.corpus.store import Store
 from litebert.errors import InputError
 from litebert.train import guard as guard_module
-from litebert.train.guard import Guard, GuardSettings, unigram_entropy
-
-SPECIAL = {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4}
+from litebert.train.guard import Guard, StuckWatch, unigram_entropy
 
 
 def healthy_curve(seed: int, steps: int = 2000) -> np.ndarray:
@@ -106,9 +104,9 @@ def test_state_goes_on_as_if_nothing_had_happened(cut):
 
 
 def run_to_the_end(losses, entropy=7.1):
-    guard, said = Guard(), []
+    watch, said = StuckWatch(entropy), []
     for step, loss in enumerate(losses):
-        sentence = guard.stuck(float(loss), entropy, step / len(losses))
+        sentence = watch.observe(float(loss), step / len(losses))
         said += [(step, sentence)] if sentence else []
     return said
 
@@ -154,50 +152,25 @@ def test_stuck_is_remembered(cut):
     done = np.arange(1000) / 1000
     losses = np.where(done < 0.45, 9.5 - 5 * done, 7.2)
     [(told, _)] = run_to_the_end(losses)
-    guard, said = Guard(), []
+    watch, said = StuckWatch(7.1), []
     for step, loss in enumerate(losses):
         if step == int(cut * 1000):
-            state = json.loads(json.dumps(guard.state_dict()))
-            guard = Guard()
-            guard.load_state_dict(state)
-        said += [step] if guard.stuck(float(loss), 7.1, step / 1000) else []
+            state = json.loads(json.dumps(watch.state_dict()))
+            watch = StuckWatch(7.1)
+            watch.load_state_dict(state)
+        said += [step] if watch.observe(float(loss), step / 1000) else []
     assert said == [told]
 
 
-def test_bad_settings():
-    with pytest.raises(InputError, match="patience"):
-        GuardSettings(patience=0)
-    with pytest.raises(InputError, match=r"stuck_after is 1\.5"):
-        GuardSettings(stuck_after=1.5)
-
-
-def write_store(folder, vocab_size, **splits) -> Store:
+def store_of(folder, vocab_size, **splits) -> Store:
     """A store of one document a shard from lists of ids."""
-    entries = []
-    for split, documents in splits.items():
-        for number, ids in enumerate(documents):
-            writer = ShardWriter(folder, split, number, vocab_size=vocab_size, unknown_id=SPECIAL["unk"])
-            writer.add(np.array(ids), np.ones(len(ids), np.uint8), np.array([0]), np.array([0]), len(ids))
-            entries.append(writer.close(number + 1, ""))
-    origin = Origin(tokenizer="", normalisation="none", languages=["en"], settings={}, sources=[], source_bytes=[])
-    Manifest(
-        format=1,
-        complete=True,
-        fingerprint="test",
-        origin=origin,
-        vocab_size=vocab_size,
-        special_ids=SPECIAL,
-        documents_read=0,
-        duplicates=0,
-        empty=0,
-        shards=tuple(entries),
-    ).write(folder)
-    return Store.open(folder)
+    documents = {split: [[(ids, [1] * len(ids))] for ids in texts] for split, texts in splits.items()}
+    return write_store(folder, documents, vocab_size=vocab_size, shard_documents=1)
 
 
 def test_unigram_entropy_by_hand(tmp_path):
     # Six words of a vocabulary of 8 + specials less three: counts 5:3, 6:1, 7:0 of 4; the unknown is left out.
-    store = write_store(tmp_path, 8, train=[[5, 5, 1], [5, 6]], held_out=[[5, 7, 1, 6]])
+    store = store_of(tmp_path, 8, train=[[5, 5, 1], [5, 6]], held_out=[[5, 7, 1, 6]])
     probability = {5: 4 / 7, 6: 2 / 7, 7: 1 / 7}
     expected = -sum(math.log(probability[token]) for token in (5, 7, 6)) / 3
     assert unigram_entropy(store) == pytest.approx(expected, abs=1e-12)
@@ -207,7 +180,7 @@ def test_unigram_entropy_in_chunks_and_of_a_sample(tmp_path, monkeypatch):
     draw = np.random.default_rng(0)
     chances = draw.dirichlet(np.full(300, 0.3))
     text = draw.choice(np.arange(5, 305), 60_000, p=chances)
-    store = write_store(tmp_path, 305, train=np.split(text[:50_000], [7, 20_000]), held_out=[text[50_000:]])
+    store = store_of(tmp_path, 305, train=np.split(text[:50_000], [7, 20_000]), held_out=[text[50_000:]])
     whole = unigram_entropy(store)
     true = -(chances[chances > 0] * np.log(chances[chances > 0])).sum()
     assert whole == pytest.approx(true, abs=0.05)
@@ -218,10 +191,10 @@ def test_unigram_entropy_in_chunks_and_of_a_sample(tmp_path, monkeypatch):
 
 
 def test_unigram_entropy_without_held_out_text(tmp_path):
-    store = write_store(tmp_path, 6, train=[[5, 5, 5]])
+    store = store_of(tmp_path, 6, train=[[5, 5, 5]])
     assert unigram_entropy(store) == pytest.approx(0.0)
 
 
 def test_unigram_entropy_of_nothing(tmp_path):
     with pytest.raises(InputError, match="no text"):
-        unigram_entropy(write_store(tmp_path, 6))
+        unigram_entropy(store_of(tmp_path, 6))

@@ -1,13 +1,9 @@
 """Passes recorded as CUDA graphs give the weights that plain passes give, whatever the shapes and the order of them."""
 
 import copy
-import sys
-from pathlib import Path
 
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "pipeline"))
 import toy_tasks as toy
 
 from litebert.checkpoints.folder import load_model
@@ -18,7 +14,8 @@ from litebert.tasks.objective import TaskObjective
 from litebert.tasks.recipes import FinetuneRecipe
 from litebert.tasks.starting import start_network, task_heads
 from litebert.tasks.targets import make_targets
-from litebert.train.loop import Loop, Stage
+from litebert.train.loop import Loop
+from litebert.train.objective import Stage
 from litebert.train.optimiser_settings import OptimiserSettings
 from litebert.train.parallel import Ranks
 from litebert.train.persistence import Saver
