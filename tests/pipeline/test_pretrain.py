@@ -263,6 +263,28 @@ def test_a_slow_first_step_does_not_eat_the_warm_up(store, tmp_path, clock, monk
     assert 9.5 <= rows[max(rows)]["seconds"] <= 10.5
 
 
+def lose_everything_once(monkeypatch, call: int) -> None:
+    """The forward pass of this number, in training, gives no number."""
+    forward, calls = Learner.forward, iter(range(1, 1 << 30))
+
+    def now_and_then(self, tensors):
+        sums = forward(self, tensors)
+        if not self.network.training or next(calls) != call:
+            return sums
+        return {name: (loss * float("nan"), right) for name, (loss, right) in sums.items()}
+
+    monkeypatch.setattr(Learner, "forward", now_and_then)
+
+
+def test_time_that_led_up_to_the_first_step_is_no_progress_after_a_rollback_either(store, tmp_path, clock, monkeypatch):
+    """Three of ten seconds went into imports; the second step diverges, and the run goes back to its very start."""
+    lose_everything_once(monkeypatch, 6)
+    result = pretrain(settings(store, tmp_path / "run", bound=Bound(seconds=10.0), begun=-3.0), quiet)
+    assert result.status == "finished" and "went back to step 0" in " ".join(result.notes)
+    rows = {row["step"]: row for row in read_metrics(tmp_path / "run") if "rate" in row}
+    assert rows[2]["seconds"] > 3.0 and rows[2]["progress"] < 0.15
+
+
 RANKS = """
 import sys
 from pathlib import Path
@@ -329,6 +351,15 @@ def test_divergence_is_rolled_back_with_a_lower_rate(store, tmp_path):
     assert "went back to step" in text and "rate times 0.5" in text
     assert result.status == "diverged" and "gave up after 3 rollbacks" in text
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "diverged"
+
+
+def test_divergence_in_the_last_steps_is_rolled_back_too(store, tmp_path, monkeypatch):
+    """The eleventh of twelve steps, of which no line tells before the end."""
+    lose_everything_once(monkeypatch, 42)
+    result = pretrain(settings(store, tmp_path / "run"), quiet)
+    assert result.status == "finished" and result.step == 12
+    assert "the loss is nan at step 11; went back to step 0" in " ".join(result.notes)
+    assert all(torch.isfinite(tensor).all() for tensor in weights(tmp_path / "run").values())
 
 
 FEW = {

@@ -325,5 +325,6 @@ class Loop:
             return False
         place = self.place
         place.rollbacks, place.rate_scale = before.rollbacks + 1, before.rate_scale * self.settings.rollback_factor
+        place.lead = before.lead  # that time has passed
         self.note(f"{trouble}; went back to step {place.step} with the rate times {place.rate_scale:g}")
         return True

@@ -30,7 +30,7 @@ class Stretch:
     tokens: int = 0
     waited: float = 0.0  # seconds, for batches
     flops: float = 0.0  # arithmetic of this rank
-    begun: float = field(default_factory=time.monotonic)
+    begun: float = field(default_factory=lambda: time.monotonic())
 
     def speed(self, peak: float) -> dict[str, float]:
         """Tokens a second, the share of the time spent waiting, and of ``peak`` operations a second, where known."""

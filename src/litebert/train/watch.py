@@ -23,6 +23,7 @@ from litebert.train.sinks import Sink, open_sinks
 EVERY = 10.0  # seconds between plain lines
 NOTE_EVERY = 30.0  # seconds between updates of run.json
 REFRESH = 0.25  # seconds between changes of the live line
+LEAST_PROGRESS = 0.01  # of a run, before the time left is told: the first steps of a budget count next to nothing
 SEPARATOR = " · "
 
 
@@ -82,7 +83,7 @@ class Watch:
         self._log(row)
         self._held_out = row
         self._note(None)
-        self.say(f"step {row.get('step', 0):,}: held-out {SEPARATOR.join([*_figures(row), *_scores(row)])}")
+        self.say(f"step {row.get('step', 0):,}: held-out {in_words(row)}")
 
     def say(self, sentence: str) -> None:
         """A sentence that stays on the screen."""
@@ -179,10 +180,15 @@ class Watch:
         told = row.get("seconds_left")
         if isinstance(told, int | float):
             return max(float(told), 0.0)
-        if self._begun is None or progress <= self._begun[0]:
+        if self._begun is None or progress - self._begun[0] < LEAST_PROGRESS:
             return None
         rate = (progress - self._begun[0]) / max(time.monotonic() - self._begun[1], 1e-9)
         return max(1.0 - progress, 0.0) / rate
+
+
+def in_words(row: Row) -> str:
+    """All figures of a row: ``loss 3.211 · mlm 2.600 (45.1%) · f1 0.912``."""
+    return SEPARATOR.join([*_figures(row), *_scores(row)])
 
 
 def _figures(row: Row) -> list[str]:
