@@ -51,11 +51,11 @@ def judge(weights: Mapping[str, float], constant: float, figures: Mapping[str, S
     spread, freedom = _seed_spread(figures)
     if spread is None:
         interval = max(t95(None) * text, UNSEEN * max(abs(mean_of(figures[name])) for name in weights))
-        how = f"one seed: ± {interval:.2g} by held-out text, {UNSEEN:.0%} at the least, as other seeds were not tried"
+        how = f"the interval is that of held-out text, {UNSEEN:.0%} at the least, as other seeds were not tried"
     else:
         seeds = math.sqrt(sum(w**2 * spread**2 / len(figures[name]) for name, w in weights.items()))
         interval = t95(freedom) * math.hypot(seeds, text)
-        how = f"seeds and held-out text give ± {interval:.2g}"
+        how = "the interval is that of seeds and held-out text"
     if math.isnan(text):
         return Judged(verdict="too small to tell", value=value, interval=None, why="too little held-out text")
     verdict: Verdict = "too small to tell"

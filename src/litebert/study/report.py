@@ -152,7 +152,7 @@ def table_of(report: Report) -> list[tuple[str, ...]]:
             "row",
             "parameters",
             *(METRICS[metric] for metric in shown),
-            *(["loss against it"] if beside else []),
+            *(["loss against above"] if beside else []),
             f"steps ({report.length})",
             *(f"paper: {name}" for name in published),
         )
@@ -175,7 +175,7 @@ def in_figures(metric: str, figure: Figure | None) -> str:
     """A figure with its error: ``5.123 ± 0.012``, ``41.3 ± 0.4%``."""
     if figure is None:
         return ""
-    times, digits, unit = (1, 3, "") if metric.endswith("loss") else (100, 1, "%")
+    times, digits, unit = _scale(metric)
     error = "" if figure.error is None else f" ± {times * figure.error:.{digits}f}"
     return f"{times * figure.value:.{digits}f}{error}{unit}"
 
@@ -213,9 +213,18 @@ def explained(finding: Finding, found: Judged) -> str:
     """Why a verdict is what it is, in a line."""
     said = [f"{finding.whose}: {finding.paper}"] if finding.paper else []
     if found.value is not None:
-        margin = f"{found.value:+.3f}" if finding.metric.endswith("loss") else f"{100 * found.value:+.1f} points"
+        times, digits, unit = _scale(finding.metric)
+        margin = f"{times * found.value:+.{digits}f}"
+        if found.interval is not None:
+            margin += f" ± {times * found.interval:.{digits}f}"
+        margin += " points" if unit else ""
         said.append(f"here: {margin} in favour" if found.value >= 0 else f"here: {margin}, against it")
     return "; ".join([*said, found.why])
+
+
+def _scale(metric: str) -> tuple[int, int, str]:
+    """What a figure is shown times, with how many digits and in which unit."""
+    return (1, 3, "") if metric.endswith("loss") else (100, 1, "%")
 
 
 def _difference(line: Line, lines: Mapping[str, Line]) -> float | None:

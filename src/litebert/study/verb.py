@@ -31,8 +31,9 @@ def study(
 ) -> None:
     """Rerun a table of the ALBERT paper (or our own: recipe, elastic) at your own scale, and say which findings hold.
 
-    Give the same command again to go on with a study that was stopped: finished rows are not run again. Given in
-    several terminals at once it shares the rows out.
+    Give the same command again to go on with a study that was stopped: finished rows are not run again.
+
+    Given in several terminals at once, the command shares the rows out.
     """
     import json
 
