@@ -1,0 +1,37 @@
+"""A pretraining run that diverges goes back with a lower rate; one whose loss is meant to jump does not."""
+
+import json
+
+import torch
+from toy_pretraining import lose_everything_once, quiet, settings, weights
+
+from litebert.pretrain.run import pretrain
+from litebert.train.settings import Bound
+
+
+def test_a_stage_that_raises_the_loss_is_no_divergence(store, tmp_path):
+    """The order loss, coming in late at ten times its weight, is not taken for an explosion."""
+    late = ("order_from=0.5", "rate=0.01", "batch_tokens=[[0,512]]")
+    result = pretrain(settings(store, tmp_path / "run", recipe=late, bound=Bound(steps=120)), quiet)
+    assert result.status == "finished" and not any("went back" in note for note in result.notes)
+
+
+def test_divergence_is_rolled_back_with_a_lower_rate(store, tmp_path):
+    wild = settings(
+        store, tmp_path / "run", recipe=("rate=1e9", "warmup=0.5", "clip=0"), bound=Bound(steps=60), save_steps=2
+    )
+    said: list[str] = []
+    result = pretrain(wild, said.append)
+    text = " ".join(result.notes)
+    assert "went back to step" in text and "rate times 0.5" in text
+    assert result.status == "diverged" and "gave up after 3 rollbacks" in text
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "diverged"
+
+
+def test_divergence_in_the_last_steps_is_rolled_back_too(store, tmp_path, monkeypatch):
+    """The eleventh of twelve steps, of which no line tells before the end."""
+    lose_everything_once(monkeypatch, 42)
+    result = pretrain(settings(store, tmp_path / "run"), quiet)
+    assert result.status == "finished" and result.step == 12
+    assert "the loss is nan at step 11; went back to step 0" in " ".join(result.notes)
+    assert all(torch.isfinite(tensor).all() for tensor in weights(tmp_path / "run").values())

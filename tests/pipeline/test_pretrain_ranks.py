@@ -1,0 +1,66 @@
+"""Pretraining on two ranks, DDP and sharded, against one; and resumed with another number of ranks."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import toy_pretraining
+from toy_pretraining import quiet, settings, weights
+
+from litebert.checkpoints.training import saved_states
+from litebert.pretrain.run import pretrain
+from litebert.train.metrics import read_metrics
+
+RANK = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {toys!r})
+import toy_pretraining as toy
+from litebert.pretrain.run import pretrain
+from litebert.train.parallel import end_rank
+settings = toy.settings(Path({store!r}), Path({out!r}), recipe={recipe!r}, sharded={sharded}, save_steps=6)
+pretrain(settings, toy.quiet)
+end_rank()
+"""
+
+
+def run_on_two_ranks(store: Path, out: Path, *, sharded: bool, recipe=()) -> None:
+    toys = str(Path(toy_pretraining.__file__).parent)
+    script = out.with_suffix(".py")
+    script.write_text(RANK.format(toys=toys, store=str(store), out=str(out), recipe=recipe, sharded=sharded))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.parametrize(
+    ("sharded", "recipe"),
+    [
+        (False, ("optimiser=adamw", "elastic=true")),
+        (False, ("optimiser=lamb",)),
+        (True, ("optimiser=adamw",)),
+        (True, ("optimiser=lamb", "elastic=true", "depths=[[0,1],[0.4,2]]")),
+    ],
+)
+def test_two_ranks_lose_what_one_loses(sharded, recipe, store, tmp_path):
+    pretrain(settings(store, tmp_path / "one", recipe=recipe, save_steps=6), quiet)
+    run_on_two_ranks(store, tmp_path / "two", sharded=sharded, recipe=recipe)
+    one, two = ({r["step"]: r for r in read_metrics(tmp_path / name) if "rate" in r} for name in ("one", "two"))
+    assert set(one) == set(two) and len(one) >= 3
+    for step in one:
+        for name in ("mlm_loss", "order_loss"):
+            assert abs(one[step][name] - two[step][name]) < 1e-5 * max(1, one[step][name]), (step, name)
+
+
+def test_resumed_with_another_number_of_ranks(store, tmp_path):
+    pretrain(settings(store, tmp_path / "one", save_steps=6), quiet)
+    run_on_two_ranks(store, tmp_path / "two", sharded=True)
+    shutil.rmtree(saved_states(tmp_path / "two")[-1].folder)  # back to step 6
+    resumed = settings(store, tmp_path / "two", save_steps=6, resume=True)
+    pretrain(resumed, quiet)
+    for name, tensor in weights(tmp_path / "one").items():
+        torch.testing.assert_close(weights(tmp_path / "two")[name], tensor, atol=2e-5, rtol=1e-4)
