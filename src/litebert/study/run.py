@@ -32,7 +32,7 @@ from litebert.train.guard import unigram_entropy
 from litebert.train.stop import StopSignal
 
 ROWS = "rows"
-NOTE_CLAIM = "study.claim"  # held while the note of the study is written
+NOTE_CLAIM = "study.claim"  # held while the note of the study, or its report, is written
 WAIT = 1.0  # seconds between looks at what other processes are at
 ORDERS: tuple[Order, ...] = ("sop", "nsp")
 
@@ -125,14 +125,19 @@ def run_study(settings: StudySettings, say: Callable[[str], None]) -> Done:
                     say("other processes are at the rows that are left; waiting for them")
                 time.sleep(WAIT)
             waiting = outcome == "none"
-            done = replace(done, scores=_scores_of(settings, done.study))
+            done = with_scores(done)
     if done.complete:
         update_run(settings.out, status="finished")
         return done
     say("stopped; the same command goes on from here")
     if not others_at_work(_claims(settings)):
         update_run(settings.out, status="stopped")
-    return replace(done, scores=_scores_of(settings, done.study))
+    return with_scores(done)
+
+
+def with_scores(done: Done) -> Done:
+    """The same with the scores that are there by now."""
+    return replace(done, scores=_scores_of(done.settings, done.study))
 
 
 def row_settings(settings: StudySettings, study: Study, row: Row, seed: int) -> PretrainSettings:

@@ -37,10 +37,12 @@ def study(
     """
     import json
 
+    from litebert.claims import Claim
     from litebert.runs import write_atomically
+    from litebert.study.page import make_page
     from litebert.study.report import as_json as in_json
     from litebert.study.report import as_text, report_of
-    from litebert.study.run import StudySettings, in_words, plan_study, run_study
+    from litebert.study.run import NOTE_CLAIM, StudySettings, in_words, plan_study, run_study, with_scores
 
     settings = StudySettings(
         study=name,
@@ -70,11 +72,11 @@ def study(
         typer.echo(in_words(settings, done.study))
         return
     done = run_study(settings, lambda sentence: typer.echo(sentence, err=True))
-    report = report_of(done)
-    described = json.dumps(in_json(done, report), indent=2, ensure_ascii=False)
-    write_atomically(out / "study.json", described + "\n")
-    from litebert.study.page import make_page
-
-    write_atomically(out / "study.html", make_page(done, report))
+    with Claim(out / NOTE_CLAIM, wait=True):  # or a process that stops early could write over a later report
+        done = with_scores(done)
+        report = report_of(done)
+        described = json.dumps(in_json(done, report), indent=2, ensure_ascii=False)
+        write_atomically(out / "study.json", described + "\n")
+        write_atomically(out / "study.html", make_page(done, report))
     typer.echo(described if as_json else as_text(report))
     typer.echo(f"the page is {out / 'study.html'}", err=True)
