@@ -7,7 +7,7 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from litebert.analyse.verb import layers
 from litebert.bench.verb import app as bench_app
@@ -45,6 +45,25 @@ class InOrder(TyperGroup):
         return [*first, *(name for name in super().list_commands(ctx) if name not in first)]
 
 
+class WithFields(TyperCommand):
+    """A verb that takes ``field=value`` words: who writes ``--epochs 3`` is told to write ``epochs=3``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The words of the command line, taken apart."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:  # typer has an error class of its own for this, in a place that moves
+            option = getattr(error, "option_name", None)
+            if option is None or type(error).__name__ != "NoSuchOption":
+                raise
+            near = " or ".join(getattr(error, "possibilities", None) or ())
+            field = option.lstrip("-").replace("-", "_")
+            raise InputError(
+                f"there is no option {option}{f' (but {near})' if near else ''}; a field is written as a word: "
+                f"{field}=VALUE"
+            ) from None
+
+
 app = typer.Typer(
     name="litebert",
     cls=InOrder,
@@ -56,19 +75,19 @@ app = typer.Typer(
 app.command(rich_help_panel=TEXT)(plan)
 app.add_typer(tokenizer_app, name="tokenizer", rich_help_panel=TEXT)
 app.add_typer(corpus_app, name="corpus", rich_help_panel=TEXT)
-app.command(rich_help_panel=TEXT)(pretrain)
+app.command(cls=WithFields, rich_help_panel=TEXT)(pretrain)
 app.command("runs", rich_help_panel=TEXT)(runs_verb)
-app.command(rich_help_panel=TASKS)(finetune)
+app.command(cls=WithFields, rich_help_panel=TASKS)(finetune)
 app.command(rich_help_panel=TASKS)(evaluate)
 app.command(rich_help_panel=TASKS)(predict)
 app.command(rich_help_panel=TASKS)(fill)
 app.command(rich_help_panel=TASKS)(order)
-app.command(rich_help_panel=SMALLER)(shrink)
-app.command(rich_help_panel=SMALLER)(distill)
+app.command(cls=WithFields, rich_help_panel=SMALLER)(shrink)
+app.command(cls=WithFields, rich_help_panel=SMALLER)(distill)
 app.command(rich_help_panel=SMALLER)(exits)
 app.command(rich_help_panel=SMALLER)(layers)
 app.add_typer(bench_app, name="bench", rich_help_panel=FIGURES)
-app.command(rich_help_panel=FIGURES)(study)
+app.command(cls=WithFields, rich_help_panel=FIGURES)(study)
 app.command(rich_help_panel=MODELS)(card)
 
 
@@ -158,6 +177,7 @@ def convert(
     dtype: Annotated[
         str, typer.Option(help="Numbers of the weights: float32, or bfloat16 for half the bytes.")
     ] = "float32",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model in the folder.")] = False,
 ) -> None:
     """Write a model as a folder of safetensors that litebert loads, and transformers wherever it can."""
     if to not in ("litebert", "hf"):
@@ -168,10 +188,11 @@ def convert(
 
     import torch
 
-    from litebert.checkpoints.folder import load_model, save_model
+    from litebert.checkpoints.folder import check_no_model, load_model, save_model
     from litebert.checkpoints.huggingface import is_native
     from litebert.runs import parent_of
 
+    check_no_model(Path(folder), overwrite)
     loaded = load_model(source, dtype=getattr(torch, dtype))
     for note in loaded.notes:
         typer.echo(f"note: {note}", err=True)

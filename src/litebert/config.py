@@ -101,5 +101,6 @@ def parse_share(text: str, option: str) -> float:
     except ValueError:
         raise InputError(f"{option} is '{text}' but must be a share such as 1% or 0.01") from None
     if not 0 <= share < 1:
-        raise InputError(f"{option} is '{text}' but must be from 0 to below 100%")
+        meant = "" if text.endswith("%") or not 1 <= share < 100 else f"; for {text} in a hundred write {text}%"
+        raise InputError(f"{option} is '{text}' but must be from 0 to below 100%{meant}")
     return share

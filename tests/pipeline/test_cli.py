@@ -80,6 +80,8 @@ def test_convert_there_and_back(tmp_path):
     made = litebert("convert", "albert-tiny", str(tmp_path / "one"))
     assert made.returncode == 0 and "transformers" in made.stdout and "its weights are new" in made.stderr
     assert litebert("convert", str(tmp_path / "one"), str(tmp_path / "two"), "--to", "hf").returncode == 0
+    again = litebert("convert", "albert-small", str(tmp_path / "two"))
+    assert again.returncode == 2 and "--overwrite" in again.stderr
     first, second = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two"))
     assert first == second
     run = json.loads((tmp_path / "two" / "run.json").read_text())
@@ -104,6 +106,9 @@ def test_convert_there_and_back(tmp_path):
         (["convert", "no/such/folder", "out"], "no/such/folder is not a folder with a model"),
         (["convert", "albert-tiny", "out", "--to", "onnx"], "--to is 'onnx' but must be litebert or hf"),
         (["plan", "albert-bsae"], "did you mean 'albert-base'?"),
+        (["finetune", "x", "--epochs", "3"], "there is no option --epochs; a field is written as a word: epochs=VALUE"),
+        (["pretrain", "x", "--step", "3"], "there is no option --step (but --steps"),
+        (["finetune", "x", "--seeds", "0"], "--seeds is 0 but must be 1 or more"),
         (["plan", "albert-base", "widht=3"], "did you mean 'width'?"),
         (["bench", "forward", "--texts", "no-such-file"], "no-such-file: No such file or directory"),
     ],

@@ -36,7 +36,7 @@ from litebert.errors import InputError, nearest
 from litebert.nn.config import EncoderConfig
 from litebert.nn.families import preset_config
 from litebert.nn.network import PRETRAINING_HEADS, HeadName, HeadsConfig, Network, NetworkConfig
-from litebert.runs import Parent, write_run
+from litebert.runs import CHECKPOINTS, STORE_FILE, Parent, write_run
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.tokenizers import read_tokenizer
 
@@ -79,6 +79,12 @@ def load_model(
     return loaded
 
 
+def check_no_model(folder: Path, overwrite: bool) -> None:
+    """An error where a verb would replace a model that nobody said should go."""
+    if not overwrite and (folder / CONFIG).is_file():
+        raise InputError(f"{folder} holds a model; name another folder, or pass --overwrite to replace that one")
+
+
 def model_folder(source: str | os.PathLike[str]) -> Path:
     """The folder that holds the model: the one named, ``model`` inside it where that is a run, or a shipped one."""
     folder = Path(source)
@@ -103,7 +109,10 @@ def model_config(source: str | os.PathLike[str], overrides: Sequence[str] = ()) 
         return replace(config, encoder=encoder)
     name, names = str(source), [*preset_names("models"), *shipped_names()]
     if name not in names and os.sep not in name:
-        raise InputError(f"'{name}' is neither a folder nor a preset nor a shipped model{nearest(name, names)}")
+        folders = [path.name for path in Path().iterdir() if path.is_dir() and (model_folder(path) / CONFIG).is_file()]
+        raise InputError(
+            f"'{name}' is neither a folder nor a preset nor a shipped model{nearest(name, names + folders)}"
+        )
     return NetworkConfig(encoder=preset_config(name, overrides), heads=HeadsConfig(names=PRETRAINING_HEADS))
 
 
@@ -198,7 +207,7 @@ def _their_config(
 def _read_json(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG
     if not path.is_file():
-        raise InputError(f"{folder} is not a model folder: it has no {CONFIG}")
+        raise InputError(f"{folder} is not a model folder: it has no {CONFIG}{_other_kind(folder)}")
     try:
         loaded = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -206,6 +215,17 @@ def _read_json(folder: Path) -> dict[str, Any]:
     if not isinstance(loaded, dict):
         raise InputError(f"{path} is not a model's config: it holds a {type(loaded).__name__}")
     return loaded
+
+
+def _other_kind(folder: Path) -> str:
+    """What a folder without a model is instead, and what makes a model of it."""
+    if (folder / STORE_FILE).is_file():
+        return f"; it is a token store, of which `litebert pretrain albert-small --corpus {folder}` makes a model"
+    if (folder / CHECKPOINTS).is_dir():
+        return "; it is a run that has not saved a model yet: go on with it by --resume"
+    if any((folder / name).is_file() for name in TOKENIZER_FILES):
+        return "; it is a tokenizer, which `litebert corpus build --tokenizer` takes"
+    return "; name the folder that has one"
 
 
 def _own_description(config: NetworkConfig) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from litebert.corpus.store import SPLITS, Store
 from litebert.text.raw import expand
 from litebert.text.streams import COMPRESSIONS, STANDARD_INPUT
 
+FEW = 10  # held-out documents, below which that is said
+
 
 class Display:
     """A line on standard error that follows a build; on anything but a terminal, a line now and then."""
@@ -93,6 +95,9 @@ def summary(store: Store) -> str:
     unknown = sum(store.split(name).num_unknown for name in SPLITS)
     if unknown * 100 > tokens:
         lines.append(f"  {unknown / tokens:.1%} of the tokens are unknown: this tokenizer was not made for this text")
-    if not store.split("held_out").num_documents:
+    held_out = store.split("held_out").num_documents
+    if not held_out:
         lines.append("  nothing is held out: the corpus is too small for the share, or the share is 0")
+    elif held_out < FEW:
+        lines.append(f"  {held_out} held out: figures will rest on few documents; --held-out 5% takes more")
     return "\n".join(lines)

@@ -4,7 +4,7 @@ Counts are of the whole store; what concerns batches is of the first ones of an 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,19 +100,29 @@ class Look:
     notes: list[str]
 
 
-def look(store: Store, settings: BatchSettings, *, split: str = "train", epoch: int = 0, num_examples: int = 3) -> Look:
-    """Look into a store and the batches that ``settings`` make of it."""
+def look(
+    store: Store,
+    settings: BatchSettings,
+    *,
+    split: str = "train",
+    epoch: int = 0,
+    num_examples: int = 3,
+    say: Callable[[str], None] = lambda _: None,
+) -> Look:
+    """Look into a store and the batches that ``settings`` make of it; ``say`` hears what is being done."""
     notes: list[str] = []
     figures = {name: measure_split(store.split(name)) for name in SPLITS if store.split(name).num_tokens}
     if not figures:
         raise InputError(f"{store.folder} holds no text")
     batch_figures, leak, examples = None, None, []
     try:
+        say("making batches (the first time, what makes them is compiled: some twenty seconds)")
         batches = Batches(store, split, settings)
         batch_figures, first = measure_batches(batches, epoch)
         examples = make_examples(first, settings, read_tokenizer(store.tokenizer_folder), num_examples)
         notes += order_notes(settings, batch_figures, figures[split])
         if settings.order != "none":
+            say("checking whether words tell the order")
             leak = check_leak(batches, epoch=epoch)
     except TooLittleTextError as error:  # a store too small for batches or for the check can still be looked at
         notes.append(str(error))

@@ -47,9 +47,10 @@ def split_table(look: Look) -> Table:
     row("tokens per word", *(f"{s.tokens_per_word:.3f}" for s in splits))
     row("characters per token", *(f"{s.characters_per_token:.2f}" for s in splits))
     for kind, name in (("sentence", "tokens of a sentence"), ("document", "tokens of a document")):
-        percents = ", ".join(f"{percent}%" for percent in splits[0].sentence_percentiles)
-        values = [getattr(split, f"{kind}_percentiles").values() for split in splits]
-        row(f"{name} ({percents})", *("  ".join(f"{value:,}" for value in found) for found in values))
+        found = [getattr(split, f"{kind}_percentiles") for split in splits]
+        row(name)
+        for percent in (10, 50, 90):
+            row(f"  {percent}% have at most", *(f"{percentiles[percent]:,}" for percentiles in found))
     return table
 
 

@@ -107,6 +107,7 @@ def look_verb(
     from litebert.corpus.look import look
     from litebert.corpus.look_text import print_look
     from litebert.corpus.store import Store
+    from litebert.terminal import progress
 
     if html is not None and not html.absolute().parent.is_dir():
         raise InputError(f"there is no folder {html.parent} to write {html.name} to; make it first")
@@ -119,7 +120,9 @@ def look_verb(
         rate=rate,
         seed=seed,
     )
-    found = look(Store.open(folder, partial=partial), settings, split=split, epoch=epoch, num_examples=examples)
+    store = Store.open(folder, partial=partial)
+    with progress() as say:
+        found = look(store, settings, split=split, epoch=epoch, num_examples=examples, say=say)
     if html is not None:
         from litebert.corpus.look_page import make_page
         from litebert.runs import write_atomically

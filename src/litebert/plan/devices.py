@@ -124,7 +124,8 @@ def _measured_here(precision: Precision | None) -> Device:
     if kind == "cuda":
         label, memory = torch.cuda.get_device_name(), float(torch.cuda.get_device_properties(0).total_memory)
     else:
-        label, memory = f"this CPU ({torch.get_num_threads()} threads)", installed_memory()
+        threads = torch.get_num_threads()
+        label, memory = f"this CPU ({threads} thread{'' if threads == 1 else 's'})", installed_memory()
     return Device(
         name="here",
         label=label,

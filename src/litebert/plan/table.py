@@ -19,9 +19,9 @@ def print_answers(answers: Sequence[Answer], console: Console) -> None:
         how += [asked.optimiser, *["checkpointing"] * asked.checkpointing]
     how += ["compiled"] * asked.compiled
     table = Table(title=f"{asked.tokens:,} tokens at once, {', '.join(how)}", title_justify="left")
-    table.add_column("", no_wrap=True)
+    table.add_column("")
     for answer in answers:
-        table.add_column(answer.model, justify="right", no_wrap=True)
+        table.add_column(answer.model, justify="right")
     for section in (_parameters(), _arithmetic(), _memory(), _time(answers)):
         for label, cell in section:
             table.add_row(label, *(cell(answer) for answer in answers))
@@ -29,7 +29,7 @@ def print_answers(answers: Sequence[Answer], console: Console) -> None:
     console.print(table)
     console.print(f"{asked.device.label}: {asked.device.figures}.", style="dim", highlight=False)
     for answer in answers:
-        console.print(sentence(answer), highlight=False, soft_wrap=True)
+        console.print(sentence(answer), highlight=False, soft_wrap=not console.is_terminal)
 
 
 def _parameters() -> list[Row]:

@@ -1,12 +1,14 @@
 """From the words of the command line to the settings of a run."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import cast
 
+from litebert.config import parse_overrides, preset_names
 from litebert.durations import parse_duration
-from litebert.errors import InputError
+from litebert.errors import InputError, nearest
+from litebert.nn.config import EncoderConfig
 from litebert.nn.families import preset_config
 from litebert.pretrain.depths import without_growth
 from litebert.pretrain.recipe import RECIPE_FIELDS, read_recipe
@@ -40,6 +42,7 @@ def settings_from(
     begun: float | None = None,
 ) -> PretrainSettings:
     """Settings, checked; fields of the recipe and of the model may stand side by side among ``words``."""
+    _check_words(preset, words)
     for_recipe = [word for word in words if word.partition("=")[0] in RECIPE_FIELDS]
     chosen = read_recipe(recipe, for_recipe)
     if chosen.depths and not any(word.startswith("depths=") for word in for_recipe):
@@ -79,3 +82,13 @@ def settings_from(
         sinks=tuple(sinks),
         begun=begun,
     )
+
+
+def _check_words(preset: str, words: Sequence[str]) -> None:
+    """A folder in place of a preset, and a field that neither the model nor the recipe has."""
+    if Path(preset).is_dir() and preset not in preset_names("models"):
+        raise InputError(f"{preset} is a folder; name a preset such as albert-small, and what to start with as --from")
+    known = RECIPE_FIELDS | {field.name for field in fields(EncoderConfig) if field.init}
+    for name in parse_overrides(words):
+        if name not in known:
+            raise InputError(f"neither the model nor the recipe has a field '{name}'{nearest(name, known)}")

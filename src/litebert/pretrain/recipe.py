@@ -92,7 +92,10 @@ def read_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
     """A named recipe with ``field=value`` words applied."""
     if name not in preset_names("recipes"):
         raise InputError(f"there is no recipe '{name}'{nearest(name, preset_names('recipes'))}")
-    return build(Recipe, {**read_preset("recipes", name), **parse_overrides(overrides)})
+    asked = parse_overrides(overrides)
+    stages = {field: [[0, asked[field]]] for field in STAGED if isinstance(asked.get(field), int | float)}
+    return build(Recipe, {**read_preset("recipes", name), **asked, **stages})
 
 
+STAGED = ("lengths", "batch_tokens", "depths")  # a plain number is one stage, from the beginning to the end
 RECIPE_FIELDS = frozenset(Recipe.__dataclass_fields__)

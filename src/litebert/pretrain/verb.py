@@ -46,6 +46,7 @@ def pretrain(
     begun = time.monotonic()
     from litebert.pretrain.arguments import settings_from
     from litebert.pretrain.run import pretrain as run
+    from litebert.train.watch import in_words
 
     def go(out: Path) -> None:
         settings = settings_from(
@@ -74,11 +75,15 @@ def pretrain(
         result = run(settings, lambda sentence: typer.echo(sentence, err=True))
         if os.environ.get("RANK", "0") != "0":
             return  # under torchrun the first one speaks for all
-        typer.echo(f"{result.status} after {result.step:,} steps; held out: {_in_words(result.held_out) or 'nothing'}")
+        typer.echo(f"{result.status} after {result.step:,} steps")
+        typer.echo(f"held out: {in_words(_whole(result.held_out)) or 'nothing'}")
         for depth, figures in _by_depth(result.held_out).items():
-            typer.echo(f"  at depth {depth}: {_in_words(figures)}")
-        if not dry_run:
-            typer.echo(f"the model is in {out / 'model'}")
+            typer.echo(f"  at depth {depth}: {in_words(figures)}")
+        if dry_run:
+            return
+        if result.status == "stopped":
+            typer.echo("the same command with --resume goes on")
+        typer.echo(f"the model is in {out / 'model'}")
 
     if dry_run:
         with tempfile.TemporaryDirectory() as folder:
@@ -90,10 +95,9 @@ def pretrain(
     end_rank()
 
 
-def _in_words(figures: Mapping[str, float]) -> str:
-    """Figures of the whole model: ``loss 3.211, mlm loss 2.600``."""
-    plain = {name: value for name, value in figures.items() if not name.startswith("depth")}
-    return ", ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in plain.items())
+def _whole(figures: Mapping[str, float]) -> dict[str, float]:
+    """The figures of the whole model."""
+    return {name: value for name, value in figures.items() if not name.startswith("depth")}
 
 
 def _by_depth(figures: Mapping[str, float]) -> dict[int, dict[str, float]]:

@@ -5,7 +5,7 @@ import os
 from functools import cache
 from pathlib import Path
 
-from litebert.checkpoints.folder import Loaded, load_model, model_config, model_folder, save_model
+from litebert.checkpoints.folder import Loaded, check_no_model, load_model, model_config, model_folder, save_model
 from litebert.errors import InputError
 from litebert.runs import parent_of
 from litebert.shrink.choose import Asked, Say, choose
@@ -15,11 +15,15 @@ from litebert.tasks.predicting import TASK_FILE
 from litebert.train.device import usable_device
 
 
-def shrink_model(model: str, asked: Asked, output: Path | None, say: Say = lambda _: None) -> Report:
+def shrink_model(
+    model: str, asked: Asked, output: Path | None, say: Say = lambda _: None, *, overwrite: bool = True
+) -> Report:
     """Choose layers, drop them and write the model that is left; without ``output`` only say what would go."""
     folder = model_folder(model)
     if output is not None and output.is_dir() and folder.is_dir() and output.samefile(folder):
         raise InputError(f"-o {output} is the model itself; name another folder, so that the whole one stays")
+    if output is not None:
+        check_no_model(output, overwrite)
     usable_device(asked.device)
 
     @cache

@@ -61,6 +61,7 @@ def shrink(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the runs in the folder.")] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go and write nothing.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model in the folder.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Drop layers from a model, by number, by strategy (Poor Man's BERT) or as many as a task allows."""
@@ -69,7 +70,8 @@ def shrink(
             raise InputError(
                 "fine-tuning comes in with --tolerance 1% or --compare, such as --compare --task rte --data FOLDER"
             )
-        _by_number(model, drop, keep, strategy, tuple(text or ()), texts, tokenizer, device, output, dry_run, as_json)
+        asked_for = (drop, keep, strategy, tuple(text or ()), texts, tokenizer, device)
+        _by_number(model, *asked_for, None if dry_run else output, dry_run, overwrite, as_json)
         return
     if output is None:
         raise InputError("say where the runs and what they give go with -o FOLDER")
@@ -117,6 +119,7 @@ def _by_number(
     device: str,
     output: Path | None,
     dry_run: bool,
+    overwrite: bool,
     as_json: bool,
 ) -> None:
     """What goes by a number of layers, or by their numbers."""
@@ -136,7 +139,7 @@ def _by_number(
         device=device,
     )
     check_asked(asked)
-    _drop(model, asked, None if dry_run else output, as_json)
+    _drop(model, asked, output, overwrite, as_json)
 
 
 def _one(drop: str) -> int:
@@ -146,14 +149,14 @@ def _one(drop: str) -> int:
     return int(drop)
 
 
-def _drop(model: str, asked: "Asked", output: Path | None, as_json: bool) -> None:
+def _drop(model: str, asked: "Asked", output: Path | None, overwrite: bool, as_json: bool) -> None:
     """Drop what was asked for and say so."""
     from litebert.shrink.report import sentences
     from litebert.shrink.run import shrink_model
     from litebert.terminal import progress
 
     with progress() as say:
-        report = shrink_model(model, asked, output, say)
+        report = shrink_model(model, asked, output, say, overwrite=overwrite)
     if as_json:
         import json
 

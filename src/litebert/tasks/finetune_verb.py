@@ -52,6 +52,8 @@ def finetune(
     """Fine-tune a model on a task, or on data of your own."""
     from litebert.tasks.look import look_at
 
+    if seeds < 1:
+        raise InputError(f"--seeds is {seeds} but must be 1 or more")
     read = _read(task, data, text, label, kind, dev, from_hub)
     for sentence in read.notes:
         typer.echo(sentence, err=True)

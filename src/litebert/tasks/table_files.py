@@ -68,7 +68,7 @@ def read_text(path: Path) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{path}, line {line} is not UTF-8; convert the file") from None
+        raise InputError(f"{path}, line {line} is not UTF-8; save the file as UTF-8") from None
 
 
 def _checked(table: Table) -> Table:

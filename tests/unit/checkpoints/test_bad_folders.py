@@ -35,8 +35,19 @@ def refusal(folder):
 def test_missing_files(folder, tmp_path):
     (tmp_path / "empty").mkdir()
     assert "not a model folder: it has no config.json" in refusal(tmp_path / "empty")
+    for name, said in (("store.json", "token store"), ("vocab.txt", "tokenizer"), ("checkpoints/x", "--resume")):
+        path = tmp_path / said / name
+        path.parent.mkdir(parents=True)
+        path.touch()
+        assert said in refusal(tmp_path / said).partition("config.json")[2]  # what it is instead, and what to do
     (folder / "model.safetensors").unlink()
     assert "holds no weights: expected model.safetensors" in refusal(folder)
+
+
+def test_a_misspelt_folder_is_told_from_what_is_there(folder, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    (folder.parent / f"{folder.name}-notes").mkdir()  # no model
+    assert refusal(f"{folder.name}s").endswith(f"did you mean '{folder.name}'?")
 
 
 def test_truncated_weights(folder):

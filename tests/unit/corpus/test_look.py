@@ -95,6 +95,14 @@ def test_terminal_shows_it(found):
         assert word in text
 
 
+def test_it_fits_a_terminal_of_80_columns(found, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    print_look(found)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any(line.split()[:4] == ["50%", "have", "at", "most"] for line in lines)
+
+
 def test_bars():
     assert bars([9, 0, 0, 4, 4], width=2) == " █"
     assert bars([0, 1], width=8) == "█"

@@ -40,6 +40,14 @@ def test_json_has_what_scripts_need() -> None:
     assert bert["memory_bytes"] > base["memory_bytes"]  # the optimiser's state is not shared
 
 
+def test_three_models_fit_a_terminal_and_nothing_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = CliRunner().invoke(app, ["plan", "albert-tiny", "albert-small", "bert-base", "--device", "cpu"]).stdout
+    table = shown.partition("a CPU with")[0]
+    assert "…" not in table and max(map(len, table.splitlines())) <= 80
+    assert all(name in table for name in ("albert-tiny", "albert-small", "bert-base"))
+
+
 def test_purposes_differ() -> None:
     memory = [
         plans("bert-base", "--device", "h200", "--for", purpose)[0]["memory_bytes"]

@@ -119,3 +119,12 @@ def test_the_whole_model_is_never_overwritten(litebert, model_folder):
     assert model_config(model).encoder.num_layers == 6
     code, _, err = litebert("shrink", model, "--drop", 2)
     assert code == 2 and "-o FOLDER" in err
+
+
+def test_another_model_is_overwritten_only_when_that_is_said(litebert, model_folder, tmp_path):
+    words = ("shrink", model_folder(), "-o", tmp_path / "small", "--drop")
+    assert litebert(*words, 2)[0] == 0
+    code, _, err = litebert(*words, 3)
+    assert code == 2 and "holds a model" in err and model_config(tmp_path / "small").encoder.num_layers == 4
+    assert litebert(*words, 3, "--overwrite")[0] == 0
+    assert model_config(tmp_path / "small").encoder.num_layers == 3

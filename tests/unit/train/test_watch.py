@@ -79,6 +79,18 @@ def test_plain_lines_come_every_ten_seconds_and_at_the_end(tmp_path, capsys, mon
     assert len(read_metrics(tmp_path)) == 100, "every row is kept, shown or not"
 
 
+def test_time_left_is_not_told_by_the_first_thousandth_of_a_run(tmp_path, capsys, monkeypatch):
+    """While a budget's first steps compile, its clock stands: what they took says nothing about the rest."""
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    watch = Watch(tmp_path, live=False)
+    for progress, now in ((0.0, 20.0), (0.0001, 40.0), (0.1, 60.0)):
+        clock[0] = now
+        watch.step({"step": 1, "progress": progress})
+    lines = capsys.readouterr().err.splitlines()
+    assert ["left" in line for line in lines] == [False, False, True]
+
+
 def test_time_left_counts_from_where_this_process_began(tmp_path, capsys, monkeypatch):
     now = 0.0
     monkeypatch.setattr(watching.time, "monotonic", lambda: now + 100)

@@ -1,0 +1,56 @@
+"""From the words of ``litebert pretrain`` to settings: what is misspelt or misplaced is told with what to write."""
+
+from pathlib import Path
+
+import pytest
+
+from litebert.config import parse_share
+from litebert.errors import InputError
+from litebert.pretrain.arguments import settings_from
+from litebert.pretrain.recipe import read_recipe
+
+
+def settings(preset: str, *words: str):
+    """Settings of a run of ten steps."""
+    chosen = {"budget": None, "steps": 10, "tokens": None, "start": None, "seed": 0, "resume": False, "device": "cpu"}
+    how = {"precision": None, "compiled": None, "checkpointing": False, "sharded": False, "micro_tokens": 0}
+    rest = {"save_every": "5m", "tensorboard": False, "sinks": [], "recipe": "budget"}
+    return settings_from(preset=preset, words=words, corpus=Path("store"), out=Path("run"), **chosen, **how, **rest)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["mask_rat=0.2"], "neither the model nor the recipe has a field 'mask_rat'; did you mean 'mask_rate'?"),
+        (["widht=64"], "did you mean 'width'?"),
+        (["fast"], "'fast' is not of the form field=value"),
+    ],
+)
+def test_a_misspelt_field(words, said):
+    with pytest.raises(InputError) as caught:
+        settings("albert-tiny", *words)
+    assert said in str(caught.value)
+
+
+def test_a_folder_in_place_of_a_preset(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "old").mkdir()
+    (tmp_path / "albert-tiny").mkdir()  # a run may well be called so
+    with pytest.raises(InputError, match=r"old is a folder; name a preset such as albert-small.*--from"):
+        settings("old")
+    assert settings("albert-tiny").preset == "albert-tiny"
+
+
+def test_a_plain_number_is_one_stage():
+    recipe = read_recipe("budget", ["batch_tokens=4096", "lengths=64", "depths=0.5"])
+    assert (recipe.batch_tokens, recipe.lengths, recipe.depths) == (((0.0, 4096),), ((0.0, 64),), ((0.0, 0.5),))
+    assert read_recipe("budget", ["lengths=[[0,64],[0.5,128]]"]).lengths == ((0.0, 64), (0.5, 128))
+    chosen = settings("albert-tiny", "batch_tokens=4096").recipe
+    assert chosen.batch_tokens == ((0.0, 4096),) and chosen.least_steps == 0  # a batch that was asked for is the batch
+
+
+@pytest.mark.parametrize(("text", "said"), [("5", "for 5 in a hundred write 5%"), ("100%", "to below 100%")])
+def test_a_share_that_is_none(text, said):
+    with pytest.raises(InputError) as caught:
+        parse_share(text, "--held-out")
+    assert str(caught.value).endswith(said)
