@@ -46,7 +46,7 @@ class Facts:
     seconds: float | None
     tokens: int | None
     steps: int | None
-    exaflop: float | None
+    flop: float | None
     hardware: str
     watts: float | None
     corpus: Corpus | None
@@ -76,7 +76,7 @@ def read_facts(folder: Path, corpus: Path | None = None) -> Facts:
         seconds=run.result.get("seconds"),
         tokens=run.result.get("tokens"),
         steps=run.result.get("step"),
-        exaflop=arithmetic(encoder, recipe, training) / 1e18 if training else None,
+        flop=arithmetic(encoder, recipe, training) if training else None,
         hardware=str(run.settings.get("hardware") or ""),
         watts=float(watts) if isinstance(watts, int | float) else None,
         corpus=_corpus(run, corpus),

@@ -11,6 +11,7 @@ from litebert.card.published import Published
 from litebert.card.results import Results
 from litebert.card.tables import cloze_table, depths_of, main_table, markdown_table, spread_table
 from litebert.durations import format_duration
+from litebert.plan.answer import large_number
 from litebert.pretrain.held_out import HELD_OUT_RATE
 
 
@@ -65,7 +66,7 @@ def _opening(facts: Facts) -> str:
     encoder = facts.encoder
     shared = "layers that share one block" if len(set(encoder.plan)) == 1 < len(encoder.plan) else "layers"
     took = f" for {format_duration(facts.seconds)}" if facts.seconds is not None else ""
-    read = f" on {facts.tokens / 1e6:,.0f} million tokens" if facts.tokens is not None else ""
+    read = f" on {large_number(facts.tokens)} tokens" if facts.tokens is not None else ""
     languages = f" ({' and '.join(facts.corpus.languages)})" if facts.corpus and facts.corpus.languages else ""
     size = f"{facts.parameters.with_heads / 1e6:.1f} million parameters"
     return (
@@ -143,7 +144,7 @@ def _training(facts: Facts, given: Given) -> str:
         ["time", f"{facts.seconds / 60:.1f} minutes" if facts.seconds is not None else "not recorded"],
         ["steps", f"{facts.steps:,}" if facts.steps is not None else "not recorded"],
         ["tokens", f"{facts.tokens:,}" if facts.tokens is not None else "not recorded"],
-        ["arithmetic", f"about {facts.exaflop:.2g} exaFLOP" if facts.exaflop is not None else "not recorded"],
+        ["arithmetic", f"about {flop_in_words(facts.flop)}" if facts.flop is not None else "not recorded"],
         ["use of the hardware", _percent(facts.mean_utilisation) or "not recorded"],
         ["energy", _energy(facts, given)],
         ["numbers", f"{settings.get('precision', 'not recorded')}, seed {settings.get('seed', 'not recorded')}"],
@@ -153,6 +154,14 @@ def _training(facts: Facts, given: Given) -> str:
     table = markdown_table(["", ""], rows, left=2)
     recipe = yaml.safe_dump(settings["recipe"], sort_keys=False, default_flow_style=None, width=100)
     return f"{table}\n\nThe recipe with nothing left out:\n\n```yaml\n{recipe}```"
+
+
+def flop_in_words(number: float) -> str:
+    """Arithmetic to two digits, in the largest unit of which there is one: ``1.9 teraFLOP``."""
+    for name, size in (("exa", 1e18), ("peta", 1e15), ("tera", 1e12)):
+        if number >= size:
+            return f"{number / size:.2g} {name}FLOP"
+    return f"{number / 1e9:.2g} gigaFLOP"
 
 
 def _percent(share: float | None) -> str:

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from litebert.card.facts import arithmetic, held_out_by_depth
+from litebert.card.page import flop_in_words
 from litebert.card.published import published_rows
 from litebert.card.results import read_results, read_seeds
 from litebert.checkpoints.folder import save_model
@@ -133,6 +134,7 @@ def test_what_is_not_known_is_missing(run, tmp_path, litebert, store):
     text = (tmp_path / "CARD.md").read_text()
     assert code == 0 and err.count("Missing:") == text.count("*Missing:") == 6
     assert "no power was recorded" in text and "its name was not recorded" in text
+    assert "on 2 thousand tokens" in text
     assert "kWh" not in text and "BERT-base" not in text  # without results of ours there is nothing to compare
 
 
@@ -143,6 +145,13 @@ def test_the_arithmetic_follows_depth_and_tokens(encoder):
     expected = 1000 * (flops_per_token(shallow, 64, "finetune") + heads)
     expected += 2000 * (flops_per_token(encoder, 64, "finetune") + heads)
     assert arithmetic(encoder, RECIPE, rows) == pytest.approx(expected)
+
+
+def test_small_runs_have_figures_too():
+    """A minute on a laptop is no 0 million tokens and no 0.0000019 exaFLOP."""
+    assert [flop_in_words(number) for number in (2.1e18, 3.4e15, 1.9e12, 5e7)] == [
+        *("2.1 exaFLOP", "3.4 petaFLOP", "1.9 teraFLOP", "0.05 gigaFLOP")
+    ]
 
 
 def test_held_out_figures_by_depth():
