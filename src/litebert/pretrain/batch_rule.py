@@ -34,8 +34,8 @@ def with_enough_steps(recipe: Recipe, encoder: EncoderConfig, bound: Bound, peak
     return replace(recipe, batch_tokens=tuple((begin, size // factor) for begin, size in recipe.batch_tokens))
 
 
-def recorded(recipe: Recipe, run: RunInfo | None) -> Recipe:
-    """The recipe with the batches that a run was begun with."""
+def with_noted_batches(recipe: Recipe, run: RunInfo | None) -> Recipe:
+    """The recipe with the batches that a run was begun with, as its note has them."""
     sizes = None if run is None else run.settings.get("recipe", {}).get("batch_tokens")
     return replace(recipe, batch_tokens=tuple((begin, size) for begin, size in sizes)) if sizes else recipe
 

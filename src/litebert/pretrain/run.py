@@ -15,7 +15,7 @@ from litebert.nn.config import EncoderConfig
 from litebert.nn.families import preset_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
 from litebert.plan.product import product_rate
-from litebert.pretrain.batch_rule import recorded, with_enough_steps
+from litebert.pretrain.batch_rule import with_enough_steps, with_noted_batches
 from litebert.pretrain.fits import check_memory
 from litebert.pretrain.initial import set_initial_values
 from litebert.pretrain.recipe import Recipe
@@ -137,7 +137,7 @@ def _network(settings: PretrainSettings, config: NetworkConfig, store: Store, ra
 def _recipe(settings: PretrainSettings, encoder: EncoderConfig, peak: float) -> Recipe:
     """The recipe with batches for the time there is; a resumed run goes on with those it began with."""
     if settings.resume:
-        return recorded(settings.recipe, read_run(settings.out))
+        return with_noted_batches(settings.recipe, read_run(settings.out))
     return with_enough_steps(settings.recipe, encoder, settings.bound, peak)
 
 
@@ -154,7 +154,10 @@ def network_config(settings: PretrainSettings, store: Store) -> NetworkConfig:
         )
     longest = max(length for _, length in settings.recipe.lengths)
     if longest > encoder.max_positions:
-        raise InputError(f"inputs of {longest} tokens do not fit the model's {encoder.max_positions} positions")
+        raise InputError(
+            f"inputs of {longest} tokens do not fit the model's {encoder.max_positions} positions; choose shorter "
+            "lengths or more max_positions"
+        )
     heads = HeadsConfig(names=("masked_lm",) if settings.recipe.order == "none" else ("masked_lm", "order"))
     return NetworkConfig(encoder=encoder, heads=heads)
 
@@ -194,8 +197,8 @@ def _facts(settings: PretrainSettings, store: Store, encoder: EncoderConfig, tra
     """What must not change when a run is resumed."""
     return {
         "corpus": store.fingerprint,
-        "encoder": repr(encoder),
-        "recipe": repr(settings.recipe),
+        "encoder": dataclasses.asdict(encoder),
+        "recipe": dataclasses.asdict(settings.recipe),
         "micro_tokens": train.micro_tokens,
         "precision": train.precision,
         "seed": settings.seed,

@@ -223,8 +223,8 @@ class _Attempt:
         prepared = self.prepared
         return {
             "data": prepared.fingerprint,
-            "encoder": repr(prepared.source.network.config.encoder),
-            "recipe": repr(prepared.recipe),
+            "encoder": asdict(prepared.source.network.config.encoder),
+            "recipe": asdict(prepared.recipe),
             "precision": numbers,
             "seed": self.seed,
             **({"teaching": prepared.teaching.facts()} if prepared.teaching else {}),

@@ -30,7 +30,7 @@ class Saver:
     """Saves and restores the loop of a run. ``facts`` (shape, data, recipe) must be the same on resume."""
 
     def __init__(
-        self, run: Path, keep: int, facts: dict[str, Any], companions: Mapping[str, Companion] | None = None
+        self, run: Path, keep: int, facts: Mapping[str, Any], companions: Mapping[str, Companion] | None = None
     ) -> None:
         self.run, self.keep, self.facts = run, keep, facts
         self.companions = companions or {}
@@ -65,13 +65,9 @@ class Saver:
         step, state, notes = found
         for note in notes:
             loop.say(note)
-        changed = [name for name, value in self.facts.items() if state["facts"].get(name) != value]
+        changed = _changed(state["facts"], self.facts)
         if changed:
-            name = changed[0]
-            raise InputError(
-                f"{self.run} was begun with {name} {state['facts'].get(name)}, not {self.facts[name]}; "
-                "resume with the same, or begin a new run"
-            )
+            raise InputError(f"{self.run} was begun with {changed}; resume with the same, or begin a new run")
         parallel.restore_weights(loop.network, state["weights"])
         loop.optimiser.load_state_dict(state["optimiser"])
         if state["scaler"]:
@@ -100,3 +96,12 @@ class Saver:
                 torch.cuda.set_rng_state(state["cuda"], loop.ranks.device)
         else:
             torch.manual_seed(hash((loop.settings.seed, loop.place.step, loop.ranks.rank)) % 2**31)
+
+
+def _changed(before: Any, now: Any, name: str = "") -> str | None:
+    """The first fact that is another now, in words; what an older version did not keep, or kept as text, is let be."""
+    if isinstance(now, Mapping):
+        known = before if isinstance(before, Mapping) else {}
+        found = (_changed(known[key], value, f"{name} {key}".strip()) for key, value in now.items() if key in known)
+        return next(filter(None, found), None)
+    return None if before == now else f"{name} {before}, not {now}"

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from litebert.nn.families import preset_config
-from litebert.pretrain.batch_rule import LEAST_BATCH, recorded, with_enough_steps
+from litebert.pretrain.batch_rule import LEAST_BATCH, with_enough_steps, with_noted_batches
 from litebert.pretrain.recipe import Recipe, read_recipe
 from litebert.runs import read_run, write_run
 from litebert.train.settings import Bound
@@ -49,5 +49,5 @@ def test_stages_shrink_together_and_the_rates_follow():
 def test_a_resumed_run_has_the_batches_it_began_with(tmp_path):
     begun = replace(RECIPE, batch_tokens=((0.0, 4096),))
     write_run(tmp_path, "pretrain", {"recipe": asdict(begun)})
-    assert recorded(RECIPE, read_run(tmp_path)) == begun
-    assert recorded(RECIPE, None) == RECIPE
+    assert with_noted_batches(RECIPE, read_run(tmp_path)) == begun
+    assert with_noted_batches(RECIPE, None) == RECIPE
