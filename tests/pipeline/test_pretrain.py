@@ -51,8 +51,12 @@ def test_resuming_is_exact(store, tmp_path):
     assert pretrain(resumed, said.append).step == 12
     for name, tensor in weights(tmp_path / "whole").items():
         assert torch.equal(tensor, weights(tmp_path / "parts")[name]), name
-    losses = [[row["loss"] for row in read_metrics(tmp_path / name)][-1] for name in ("whole", "parts")]
-    assert losses[0] == losses[1]
+    for split in (None, "held_out"):
+        losses = [
+            [row["loss"] for row in read_metrics(tmp_path / name) if row.get("split") == split][-1]
+            for name in ("whole", "parts")
+        ]
+        assert losses[0] == losses[1]
 
 
 GROWING = ("depths=[[0,1],[0.5,2]]", "lengths=[[0,32],[0.75,64]]", "order_from=0.25")
@@ -166,6 +170,8 @@ def test_what_is_refused(store, tmp_path):
         pretrain(settings(store, tmp_path / "run"), quiet)
     with pytest.raises(InputError, match="was begun with seed 0, not 1"):
         pretrain(settings(store, tmp_path / "run", resume=True, seed=1), quiet)
+    with pytest.raises(InputError, match=r"was begun with recipe rate 0\.003, not 0\.1; resume with the same"):
+        pretrain(settings(store, tmp_path / "run", resume=True, recipe=("rate=0.1",)), quiet)
     with pytest.raises(InputError, match=r"tokenizer of \d+ pieces"):
         pretrain(settings(store, tmp_path / "other", words=("vocab_size=99",)), quiet)
     with pytest.raises(InputError, match="do not fit the model's 32 positions"):

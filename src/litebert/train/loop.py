@@ -33,6 +33,8 @@ from litebert.train.stop import StopSignal
 from litebert.train.stretch import Lost, Stretch, mean_row, read_losses
 from litebert.train.watch import Watch
 
+ROLLBACK_FACTOR = 0.5  # of the rate, after each rollback
+
 # Figures on held-out text of the network in training, by the objective in force.
 Evaluate = Callable[[SumsOf, Objective], Mapping[str, float]]
 
@@ -91,6 +93,7 @@ class Loop:
         self.held_out: dict[str, float] = {}
         self.scored = -1  # the step of the last held-out score
         self.notes: list[str] = []
+        self.trouble: str | None = None  # why the run must go back
         # Whoever watches over the run sees the figures of every step, and may say why it should end before its bound.
         self.observe: Callable[[int, Mapping[str, float]], None] = lambda step, row: None
         self.enough = ""
@@ -125,21 +128,22 @@ class Loop:
             current = max((s for s in self.stages if s.begin <= progress), key=lambda s: s.begin)
             self.learner.objective = current.objective
             ends = progress >= 1.0 or stopping or bool(self.enough)
-            # Figures of two stages do not mix, and the last ones are judged before the end.
-            trouble = self._flush() if ends or stage is not current else None
-            if ends and not trouble:
+            if ends or stage is not current:  # figures of two stages do not mix, and the last ones are judged, too
+                self._flush()
+            if ends and not self.trouble:
                 return "stopped" if stopping and progress < 1.0 and not self.enough else "finished"
-            if stage is not current:
-                stage, stream = current, self._stream(current)
-            assert stream is not None
-            trouble = trouble or self._step(stage, stream, progress)
+            if not self.trouble:
+                if stage is not current:
+                    stage, stream = current, self._stream(current)
+                assert stream is not None
+                self._step(stage, stream, progress)
             if not warm:  # the first step of a process compiles
                 warm = True
                 if self.ranks.device.type == "cuda":
                     torch.cuda.synchronize()
                 self.place.lead += self.clock.seconds() - self.place.seconds
-            if trouble:
-                if not self._roll_back(trouble):
+            if self.trouble:
+                if not self._roll_back():
                     return "diverged"
                 stage = None  # and the clock runs on: a rollback does not lengthen a budget
                 continue
@@ -189,8 +193,8 @@ class Loop:
         start = self.place.positions.setdefault(stage.name, (0, 0))
         return iter(stage.source.stream(start, rank=self.ranks.rank, world=self.ranks.world, workers=1))
 
-    def _step(self, stage: Stage, stream: Iterator[Any], progress: float) -> str | None:
-        """One optimiser step; a sentence if the run has diverged."""
+    def _step(self, stage: Stage, stream: Iterator[Any], progress: float) -> None:
+        """One optimiser step."""
         settings, place = self.settings, self.place
         begun = time.monotonic()
         count = settings.micro_batches(progress)
@@ -208,8 +212,8 @@ class Loop:
         self.stretch.tokens += tokens
         if stage.flops and self.peak:
             self.stretch.flops += sum(map(stage.flops, batches))
-        due = place.step % settings.log_every == 0 or place.step <= 2
-        return self._flush() if due else None
+        if place.step % settings.log_every == 0 or place.step <= 2:
+            self._flush()
 
     def _count(self, stage: Stage, batches: Sequence[Any]) -> tuple[dict[str, float], int]:
         """The items of each part of the loss and the tokens in the whole batch, over all ranks."""
@@ -236,18 +240,17 @@ class Loop:
                 sums.setdefault(name, []).append(torch.stack([part.detach().float(), right.float()]))
         return {name: torch.stack(parts).sum(0) for name, parts in sums.items()}
 
-    def _flush(self) -> str | None:
+    def _flush(self) -> None:
         """Read what the last steps lost (the one place where the host waits for the device), show it, judge it."""
         stretch = self.stretch
         if not stretch.steps:
-            return None
-        trouble = None
+            return
         rows = read_losses(stretch.steps, self.ranks.total)
         for step, row in zip(stretch.steps, rows, strict=True):
             self._begin_stage(step.stage)
             norm = row["gradient_norm"]
             skipped = self.scaler.is_enabled() and not math.isfinite(norm)  # by loss scaling, which is no divergence
-            trouble = trouble or self.guard.observe(step.step, row["loss"], None if skipped else norm)
+            self.trouble = self.trouble or self.guard.observe(step.step, row["loss"], None if skipped else norm)
             self.observe(step.step, row)
         if self.watch:
             self.watch.step(
@@ -262,7 +265,6 @@ class Loop:
                 }
             )
         self.stretch = Stretch()
-        return trouble
 
     def _begin_stage(self, number: int) -> None:
         """Where a stage begins the loss may jump, which is no divergence."""
@@ -313,18 +315,21 @@ class Loop:
         return self.ranks.total([float(since >= self.settings.save_seconds and self.ranks.first)])[0] > 0
 
     def _save(self) -> None:
-        if self._flush() is None:  # a state that has diverged is not worth keeping
+        self._flush()
+        if not self.trouble:  # a state that has diverged is not worth keeping
             with self.clock.timing("save"):
                 self.saver.save(self)
 
-    def _roll_back(self, trouble: str) -> bool:
+    def _roll_back(self) -> bool:
         """Go back to the last good state with a lower rate; False when that was done often enough."""
+        trouble, self.trouble = self.trouble, None
+        self.scored = -1  # what comes again is scored again
         before = self.place  # restoring puts an older one in its place
         if before.rollbacks >= self.settings.rollbacks or not self.saver.restore(self):
             self.note(f"{trouble}; gave up after {before.rollbacks} rollbacks")
             return False
         place = self.place
-        place.rollbacks, place.rate_scale = before.rollbacks + 1, before.rate_scale * self.settings.rollback_factor
+        place.rollbacks, place.rate_scale = before.rollbacks + 1, before.rate_scale * ROLLBACK_FACTOR
         place.lead = before.lead  # that time has passed
         self.note(f"{trouble}; went back to step {place.step} with the rate times {place.rate_scale:g}")
         return True

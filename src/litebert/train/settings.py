@@ -57,7 +57,6 @@ class TrainSettings:
     score_steps: int | None = None  # held-out scores after every so many steps instead, whatever time they take
     log_every: int = 10
     rollbacks: int = 3
-    rollback_factor: float = 0.5
 
     def __post_init__(self) -> None:
         check_stages("batch_tokens", self.batch_tokens)
