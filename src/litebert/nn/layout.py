@@ -56,13 +56,6 @@ class Layout:
         passed = torch.zeros(self.num_tokens + 1, dtype=torch.int64, device=ends.device)
         return passed.index_add(0, ends, torch.ones_like(ends)).cumsum(0)[:-1]
 
-    def fixed(self, num_sequences: int, longest: int) -> "Layout":
-        """The same layout with empty sequences added up to a count and a given bound, so that shapes never change."""
-        missing = num_sequences - self.num_sequences
-        assert missing >= 0 and longest >= self.longest
-        starts = torch.cat([self.starts, self.starts[-1:].expand(missing)])
-        return Layout(starts, self.positions, longest)
-
     def to(self, device: torch.device | str) -> "Layout":
         """The same layout on another device."""
         return Layout(self.starts.to(device), self.positions.to(device), self.longest)

@@ -26,7 +26,6 @@ class OptimiserSettings:
     part_rates: tuple[tuple[str, float], ...] = ()
     muon_rate: float = 0.02  # of the matrices inside the blocks, where the name is muon; all else has ``rate``
     muon_momentum: float = 0.95
-    muon_adjust: Literal["original", "match_rms_adamw"] = "original"  # how a matrix's shape changes its rate
 
     def __post_init__(self) -> None:
         if self.name not in OPTIMISERS:
@@ -40,8 +39,6 @@ class OptimiserSettings:
             raise InputError(f"weight_decay is {self.weight_decay} but must be 0 or more")
         if not 0 <= self.muon_momentum < 1:
             raise InputError(f"muon_momentum is {self.muon_momentum} but must lie from 0 to below 1")
-        if self.muon_adjust not in ("original", "match_rms_adamw"):
-            raise InputError(f"muon_adjust is '{self.muon_adjust}' but must be original or match_rms_adamw")
         self._check_part_rates()
 
     def _check_part_rates(self) -> None:

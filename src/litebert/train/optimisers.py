@@ -11,16 +11,13 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from litebert.errors import InputError
 from litebert.nn.network import Network
 from litebert.train.lamb import Lamb
 from litebert.train.muon import Substitutes
-from litebert.train.optimiser_settings import OPTIMISERS, PARTS, OptimiserName, OptimiserSettings
-from litebert.train.parallel import norm_of_gradients
-
-__all__ = ["OPTIMISERS", "PARTS", "Optimiser", "OptimiserName", "OptimiserSettings", "build_optimiser", "part_of"]
+from litebert.train.optimiser_settings import OptimiserSettings
+from litebert.train.parallel import cut_like, norm_of_gradients
 
 THIRDS = 3  # query, key, value
 FUSED_KERNELS = ("cpu", "cuda")  # devices with a one-kernel AdamW in every torch that we support
@@ -158,7 +155,8 @@ class Optimiser:
                     continue
                 number = next(numbers)
                 if name in state:
-                    entries[number] = {slot: _cut_like(value, parameter) for slot, value in state[name].items()}
+                    kept = state[name].items()
+                    entries[number] = {slot: cut_like(value.detach().clone(), parameter) for slot, value in kept}
             member.load_state_dict({"state": entries, "param_groups": member.state_dict()["param_groups"]})
 
     def _groups(self) -> Iterator[dict[str, Any]]:
@@ -171,15 +169,6 @@ class Optimiser:
             for group in member.param_groups:
                 for name, parameter in zip(group["param_names"], group["params"], strict=True):
                     yield member, name, parameter
-
-
-def _cut_like(value: Tensor, parameter: Tensor) -> Tensor:
-    """A copy of ``value`` that is sharded if ``parameter`` is; counters (no dimensions) stay whole."""
-    value = value.detach().clone()
-    if not isinstance(parameter, DTensor) or isinstance(value, DTensor) or not value.ndim:
-        return value
-    mesh, places = parameter.device_mesh, parameter.placements
-    return distribute_tensor(value.to(parameter.device), mesh, places, src_data_rank=None)
 
 
 def build_optimiser(network: Network, settings: OptimiserSettings) -> Optimiser:
@@ -234,4 +223,4 @@ def _adamw(groups: list[dict[str, Any]], settings: OptimiserSettings) -> torch.o
 
 
 def _muon(groups: list[dict[str, Any]], settings: OptimiserSettings) -> torch.optim.Optimizer:
-    return torch.optim.Muon(groups, momentum=settings.muon_momentum, adjust_lr_fn=settings.muon_adjust)
+    return torch.optim.Muon(groups, momentum=settings.muon_momentum)

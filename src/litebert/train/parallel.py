@@ -138,10 +138,13 @@ def restore_weights(network: Network, tensors: dict[str, Tensor]) -> None:
 
 
 def cut_like(tensor: Tensor, pattern: Tensor) -> Tensor:
-    """A whole tensor on the device of ``pattern``, and sharded as that is."""
-    if isinstance(pattern, DTensor):
-        return distribute_tensor(tensor.to(pattern.device), pattern.device_mesh, pattern.placements)
-    return tensor.to(pattern.device)
+    """A tensor that every rank has whole, on the device of ``pattern`` and sharded as that is; a counter as it is."""
+    if not tensor.ndim:
+        return tensor
+    tensor = tensor.to(pattern.device)
+    if not isinstance(pattern, DTensor) or isinstance(tensor, DTensor):
+        return tensor
+    return distribute_tensor(tensor, pattern.device_mesh, pattern.placements, src_data_rank=None)
 
 
 def norm_of_gradients(parameters: Sequence[Tensor]) -> Tensor:

@@ -1,5 +1,7 @@
 """On a GPU: packed attention equals padded, bf16 is as near to fp32 as the reference is, compiled equals eager."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -15,6 +17,11 @@ LENGTHS = [1, 2, 17, 512, 64, 64, 3]
 
 def error(x: torch.Tensor, reference: torch.Tensor) -> float:
     return ((x.double() - reference.double()).norm() / reference.double().norm()).item()
+
+
+def filled_up(lengths: list[int], count: int) -> Layout:
+    """The layout of fixed shapes that training has: empty sequences up to a count, and a bound of 512."""
+    return replace(Layout.of([*lengths, *[0] * (count - len(lengths))], "cuda"), longest=512)
 
 
 def attention_inputs(dtype, grad=True):
@@ -46,7 +53,7 @@ def test_own_kernels_are_as_near_to_fp64_as_flash_is(heads, size):
     """Both passes, odd lengths, empty sequences; whatever was in memory before."""
     if not attention.has_own_kernels():
         pytest.skip("no kernels of our own for this GPU")
-    layout = Layout.of(LENGTHS, "cuda").fixed(12, 512)
+    layout = filled_up(LENGTHS, 12)
     torch.manual_seed(0)
     shape = (sum(LENGTHS), 3, heads, size)
     drawn = torch.randn(shape, device="cuda").bfloat16()
@@ -73,7 +80,7 @@ def test_own_kernels_are_as_near_to_fp64_as_flash_is(heads, size):
 def test_empty_sequences_change_nothing():
     layout = Layout.of(LENGTHS, "cuda")
     inputs = attention_inputs(torch.bfloat16, grad=False)
-    assert torch.equal(attention.attend(*inputs, layout), attention.attend(*inputs, layout.fixed(20, 512)))
+    assert torch.equal(attention.attend(*inputs, layout), attention.attend(*inputs, filled_up(LENGTHS, 20)))
 
 
 def test_attention_dropout_keeps_the_mean_and_has_gradients():
@@ -152,7 +159,7 @@ def test_compiled_training_step_in_bf16(checkpointing):
     compiled = torch.compile(net.encoder, fullgraph=not checkpointing)
     for lengths in ([512, 300, 212], [128] * 8, [1, 1023 - 512, 512]):
         ids = torch.randint(0, 30000, (1024,), device="cuda")
-        layout = Layout.of(lengths, "cuda").fixed(16, 512)
+        layout = filled_up(lengths, 16)
         exact = training_gradients(net, net.encoder, ids, layout, torch.float32)
         eager = training_gradients(net, net.encoder, ids, layout, torch.bfloat16)
         fast = training_gradients(net, compiled, ids, layout, torch.bfloat16)

@@ -1,4 +1,4 @@
-"""Layouts: where sequences start, and the same layout with fixed shapes."""
+"""Layouts: where sequences start, empty ones among them."""
 
 import torch
 
@@ -14,8 +14,8 @@ def test_a_layout_counts_from_each_start():
     assert layout.sequence_of_token().tolist() == [0, 0, 2, 2, 2]
 
 
-def test_fixed_adds_empty_sequences():
-    layout = Layout.of([2, 3]).fixed(5, 8)
+def test_empty_sequences_at_the_end_fill_up_a_fixed_shape():
+    layout = Layout.of([2, 3, 0, 0, 0])
     assert layout.starts.tolist() == [0, 2, 5, 5, 5, 5]
-    assert layout.longest == 8 and layout.lengths.tolist() == [2, 3, 0, 0, 0]
+    assert layout.longest == 3 and layout.lengths.tolist() == [2, 3, 0, 0, 0]
     assert layout.first.tolist() == [0, 2, 4, 4, 4] and layout.last.tolist() == [1, 4, 4, 4, 4]
