@@ -11,9 +11,11 @@ import typer
 
 from litebert.errors import InputError
 from litebert.runs import MODEL_FOLDER, Parent, RunInfo, list_runs, standing
+from litebert.terminal import text_width
 
 HEADINGS = ("run", "verb", "model", "made (UTC)", "status", "steps", "held-out loss")
 RIGHT = 5  # columns from here on hold numbers
+SHORT = 14  # characters of a model's name in a narrow window
 
 
 def runs_verb(
@@ -84,7 +86,19 @@ def tree(runs: Sequence[RunInfo]) -> str:
         for index, run in enumerate(members):
             last = index == len(members) - 1
             _add(rows, run, children, _lines("", last) if heading else ("", ""))
-    return _aligned(rows)
+    wide = _aligned(rows)
+    return wide if max(map(len, wide.splitlines())) <= text_width() else _aligned([_narrow(row) for row in rows])
+
+
+def _narrow(row: tuple[str, ...]) -> tuple[str, ...]:
+    """The same row for a narrow window: the end of a long name, no year, the first word of a verb."""
+    if len(row) < len(HEADINGS):
+        return row
+    name, verb, model, made, status, step, loss = row
+    if row == HEADINGS:
+        return (name, verb, model, made, status, step, "held out")
+    short = model if len(model) <= SHORT else f"…{model[1 - SHORT :]}"
+    return (name, verb.partition(" ")[0], short, made.partition("-")[2], status, step, loss)
 
 
 def _in_a_circle(run: RunInfo, parents: Mapping[Path, list[RunInfo]]) -> bool:

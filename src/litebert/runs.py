@@ -29,6 +29,8 @@ MODEL_FOLDER = "model"  # where a run leaves its model; it counts as part of the
 CHECKPOINTS = "checkpoints"
 STORE_FILE = "store.json"  # of a token store, for its fingerprint
 
+TRAINING = ("pretrain", "finetune", "distill", "shrink")  # verbs whose runs can be gone on with
+
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 Status = Literal["running", "finished", "stopped", "diverged"]
@@ -159,6 +161,9 @@ def check_run_folder(out: Path, resume: bool) -> None:
     used = out.is_dir() and any(path.name != LOCK_FILE for path in out.iterdir())
     if resume and not used:
         raise InputError(f"there is no run in {out} to resume; leave --resume out to begin one")
+    info = read_run(out) if used else None
+    if used and (info is None or info.verb not in TRAINING):
+        raise InputError(f"{out} is not empty and holds no run of training; name another folder")
     if used and not resume:
         raise InputError(f"{out} is not empty; add --resume to go on with the run there, or name another folder")
 

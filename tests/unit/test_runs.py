@@ -16,6 +16,7 @@ from litebert.lineage import parents_among, tree
 from litebert.runs import (
     Parent,
     RunLock,
+    check_run_folder,
     is_in_use,
     list_runs,
     parent_of,
@@ -142,6 +143,40 @@ def test_the_verb(tmp_path):
     assert command(str(tmp_path / "empty")).stdout == f"no runs in {tmp_path / 'empty'}\n"
     missing = command(str(tmp_path / "missing"))
     assert missing.returncode == 2 and "is not a folder" in missing.stderr
+
+
+def test_a_narrow_window_gets_a_narrow_tree(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, verb in (("words", "tokenizer train"), ("tuned", "finetune")):
+        (tmp_path / name).mkdir()
+        write_run(tmp_path / name, verb, {"model": f"somewhere/on/a/disk/{name}/model"}, result={"held_out_loss": 1.5})
+    monkeypatch.setenv("COLUMNS", "120")
+    wide = tree(list_runs([tmp_path.relative_to(tmp_path)]))
+    assert "somewhere/on/a/disk/words/model" in wide and "tokenizer train" in wide and "held-out loss" in wide
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = tree(list_runs([tmp_path.relative_to(tmp_path)])).splitlines()
+    assert max(map(len, lines)) <= 80 and lines[0].endswith("held out")
+    [tuned] = [line for line in lines if line.startswith("tuned")]
+    assert "…k/tuned/model" in tuned and tuned.endswith("1.500")
+
+
+@pytest.mark.parametrize(("verb", "resume"), [("tokenizer train", True), ("tokenizer train", False), (None, True)])
+def test_a_folder_without_a_run_of_training_is_refused_as_it_is(tmp_path, verb, resume):
+    (tmp_path / "notes.txt").touch()
+    if verb:
+        write_run(tmp_path, verb, {})
+    with pytest.raises(InputError, match="holds no run of training; name another folder"):
+        check_run_folder(tmp_path, resume)
+
+
+def test_a_run_is_gone_on_with_only_when_that_is_said(tmp_path):
+    with pytest.raises(InputError, match=r"there is no run in .* to resume"):
+        check_run_folder(tmp_path, resume=True)
+    check_run_folder(tmp_path, resume=False)
+    write_run(tmp_path, "finetune", {})
+    check_run_folder(tmp_path, resume=True)
+    with pytest.raises(InputError, match="not empty; add --resume"):
+        check_run_folder(tmp_path, resume=False)
 
 
 def test_listing_runs_needs_no_torch(tmp_path):

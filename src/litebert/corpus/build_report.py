@@ -99,5 +99,5 @@ def summary(store: Store) -> str:
     if not held_out:
         lines.append("  nothing is held out: the corpus is too small for the share, or the share is 0")
     elif held_out < FEW:
-        lines.append(f"  {held_out} held out: figures will rest on few documents; --held-out 5% takes more")
+        lines.append(f"  {held_out} held out: figures will rest on few documents; a larger --held-out takes more")
     return "\n".join(lines)

@@ -60,10 +60,11 @@ class Watch:
         self._last: Row = {}
         self._shown: Row = self._last
         self._noted = time.monotonic()
-        self._note("running")  # a resumed run had ended
+        self._going_on = False
 
     def step(self, row: Row) -> None:
         """Take a row of training figures."""
+        self._go_on()
         self.metrics.append(row)
         self._log(row)
         self._last = row
@@ -97,6 +98,7 @@ class Watch:
         self.metrics.rewind(step)
         self._begun = None
         self._last = {"step": step}
+        self._go_on()
         self._shown = self._last
         self._with_sinks(lambda sink: sink.rewind(step))
 
@@ -110,6 +112,12 @@ class Watch:
         self._with_sinks(lambda sink: sink.close())
         self._note(status)
         self._draw()
+
+    def _go_on(self) -> None:
+        """A run that is resumed is running again, once it has its state or takes a step: before, it may be refused."""
+        if not self._going_on:
+            self._going_on = True
+            self._note("running")
 
     def _log(self, row: Row) -> None:
         step = row.get("step")

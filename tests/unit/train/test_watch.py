@@ -127,8 +127,9 @@ def test_run_json_follows(tmp_path, capsys):
     assert read_run(tmp_path).status == "diverged" and (tmp_path / "loss.png").stat().st_size > 10_000
     assert read_metrics(tmp_path)[-1] == {"step": 600, "loss": 3.0, "mlm_accuracy": 0.5, "split": "held_out"}
     again = Watch(tmp_path, live=False)
-    assert read_run(tmp_path).status == "running" and not read_run(tmp_path).ended
+    assert read_run(tmp_path).status == "diverged", "resuming may be refused, and then nothing has changed"
     again.rewind(300)
+    assert read_run(tmp_path).status == "running" and not read_run(tmp_path).ended
     again.close("stopped")
     assert read_run(tmp_path).result["step"] == 300
     assert "step 600: held-out loss 3.000 · mlm 50.0%" in capsys.readouterr().err
