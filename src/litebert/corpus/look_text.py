@@ -109,7 +109,7 @@ def bars(counts: list[int], width: int = 32) -> str:
 
 def example_text(example: Example) -> Text:
     """``[MASK: what was there]``, ``[wrong: right]`` and ``[= kept]`` in the text."""
-    text = Text(f"({example.label}) ", style="bold")
+    text = Text().append(f"({example.label}) ", style="bold")
     for number, segment in enumerate(example.segments):
         if number:
             text.append("\n  [SEP] ", style="bold")

@@ -15,7 +15,7 @@ from litebert.corpus.build import BuildSettings, build_store
 from litebert.corpus.leak import VERDICTS
 from litebert.corpus.look import look
 from litebert.corpus.look_page import make_page
-from litebert.corpus.look_text import bars, print_look
+from litebert.corpus.look_text import bars, example_text, print_look
 from litebert.corpus.store import Store
 from litebert.errors import InputError
 from litebert.text.train import TrainSettings, train_tokenizer
@@ -101,6 +101,13 @@ def test_it_fits_a_terminal_of_80_columns(found, monkeypatch, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     assert any(line.split()[:4] == ["50%", "have", "at", "most"] for line in lines)
+
+
+def test_only_the_label_of_an_example_is_bold(found):
+    text = example_text(found.examples[0])
+    assert not text.style  # of all of it
+    bold = [text.plain[span.start : span.end] for span in text.spans if span.style == "bold"]
+    assert bold[0] == f"({found.examples[0].label}) " and all(part.strip() == "[SEP]" for part in bold[1:])
 
 
 def test_bars():
