@@ -1,10 +1,10 @@
 """The one place that knows about attention kernels: ``attend`` over packed sequences.
 
 On CUDA in half precision: flash attention for sequences of any lengths, no padding, or on newer GPUs, for training,
-kernels of our own (``packed_kernels.py``). On a CPU: the fused kernel on each
-run of equally long sequences, so no padding either. What adds a bias to the scores (XLNet), runs in fp32 or on a GPU
-older than compute capability 8.0 on CUDA, or drops attention weights on a CPU (there in groups of about one length) is
-padded inside this call and nowhere else.
+kernels of our own (``packed_kernels.py``). On a CPU: the fused kernel on each run of equally long sequences, so no
+padding either. Padded, inside this call and nowhere else, is what adds a bias to the scores (XLNet), what runs in fp32
+or on a GPU older than compute capability 8.0 on CUDA, and what drops attention weights on a CPU (there in groups of
+about one length).
 
 T tokens, S sequences, N longest, A heads, D head width.
 """
@@ -121,12 +121,16 @@ def _attend_padded(q: Tensor, k: Tensor, v: Tensor, layout: Layout, bias: Tensor
     return unpad(out.transpose(1, 2), layout)
 
 
+def _sum_type(q: Tensor) -> torch.dtype:
+    return torch.float64 if q.dtype == torch.float64 else torch.float32
+
+
 # An operator of our own, so that torch.compile sees one node whatever the lengths are and never recompiles for them.
 @torch.library.custom_op("litebert::attend_runs", mutates_args=(), device_types="cpu")
 def _attend_runs(q: Tensor, k: Tensor, v: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
     """The attended values (T, A, D) and the logarithm of the softmax sums (T, A) that the backward pass needs."""
     out = torch.empty(q.shape, dtype=q.dtype)
-    sums = torch.empty(q.shape[:2], dtype=torch.float64 if q.dtype == torch.float64 else torch.float32)
+    sums = torch.empty(q.shape[:2], dtype=_sum_type(q))
     for run in _runs(starts):
         part, part_sums = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*(run.view(x) for x in (q, k, v)))
         run.view(out).copy_(part)
@@ -136,9 +140,7 @@ def _attend_runs(q: Tensor, k: Tensor, v: Tensor, starts: Tensor) -> tuple[Tenso
 
 @_attend_runs.register_fake
 def _(q: Tensor, k: Tensor, v: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
-    return q.new_empty(q.shape), q.new_empty(
-        q.shape[:2], dtype=torch.float64 if q.dtype == torch.float64 else torch.float32
-    )
+    return q.new_empty(q.shape), q.new_empty(q.shape[:2], dtype=_sum_type(q))
 
 
 @torch.library.custom_op("litebert::attend_runs_backward", mutates_args=(), device_types="cpu")

@@ -56,19 +56,25 @@ class EncoderConfig:
     pad_id: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "width", "embedding_width", "num_layers", "num_heads", "feed_forward_width"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)} but must be 1 or more")
+        sizes = ("vocab_size", "width", "embedding_width", "num_layers", "num_heads", "feed_forward_width")
+        least = {**dict.fromkeys(sizes, 1), "max_positions": int(self.positions == "absolute"), "num_segments": 0}
+        for name, bound in least.items():
+            if getattr(self, name) < bound:
+                raise InputError(f"{name} is {getattr(self, name)} but must be {bound} or more")
         if self.width % self.num_heads:
-            raise InputError(f"width {self.width} is not a multiple of num_heads {self.num_heads}")
+            raise InputError(
+                f"width {self.width} is not a multiple of num_heads {self.num_heads}; choose a number of heads that "
+                "divides it"
+            )
         if self.embedding_projection is False and self.embedding_width != self.width:
             raise InputError(
                 f"embedding_width {self.embedding_width} differs from width {self.width}, so embedding_projection "
-                "cannot be false"
+                "cannot be false; leave it out, or make the widths the same"
             )
         if self.layers_per_group < 1 or self.num_layers % self.layers_per_group:
             raise InputError(
-                f"num_layers {self.num_layers} is not a multiple of layers_per_group {self.layers_per_group}"
+                f"num_layers {self.num_layers} is not a multiple of layers_per_group {self.layers_per_group}; choose "
+                "a size of group that divides it"
             )
         if not 1 <= self.num_groups <= self.num_layers // self.layers_per_group:
             raise InputError(
@@ -108,9 +114,7 @@ class EncoderConfig:
         """The block of a depth when blocks are shared within groups of ``layers_per_group`` layers, each repeated."""
         repeats = self.num_layers // self.layers_per_group
         repeat, inner = divmod(depth, self.layers_per_group)
-        group = int(
-            repeat / (repeats / self.num_groups)
-        )  # floor(repeat * groups / repeats) with Hugging Face's rounding
+        group = int(repeat / (repeats / self.num_groups))  # floor(repeat * groups / repeats) as Hugging Face rounds it
         return group * self.layers_per_group + inner
 
     @property

@@ -1,6 +1,7 @@
-"""How good a network is on held-out text: the first batches, always the same, masked plainly at 15%.
+"""How good a network is on held-out text: the first batches, always the same, masked at 15%.
 
-So the figures of two runs compare, and with those that other people report, however a run masks its own text.
+So the figures of two runs compare, and with those that other people report, however a run masks its own text: words are
+masked plainly unless the recipe's ``eval_masking`` says otherwise.
 """
 
 from collections.abc import Sequence

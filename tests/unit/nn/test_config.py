@@ -54,6 +54,8 @@ def test_the_released_xlarge_has_16_heads():
         (["custom_plan=[[0,0]]"], "1 entries but num_layers is 4"),
         (["dropout=1.5"], "less than 1"),
         (["vocab_size=0"], "1 or more"),
+        (["max_positions=0"], "max_positions is 0 but must be 1 or more"),
+        (["num_segments=-1"], "num_segments is -1 but must be 0 or more"),
         (["embedding_projection=false"], "cannot be false"),
         (["width"], "field=value"),
         (["dropout=true"], "dropout"),
