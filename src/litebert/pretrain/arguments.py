@@ -78,8 +78,7 @@ def settings_from(
         micro_tokens=micro_tokens,
         save_seconds=parse_duration(save_every) if not save_every.isdigit() else 0.0,
         save_steps=int(save_every) if save_every.isdigit() else None,
-        tensorboard=tensorboard,
-        sinks=tuple(sinks),
+        sinks=tuple(dict.fromkeys([*(["tensorboard"] if tensorboard else []), *sinks])),
         begun=begun,
     )
 

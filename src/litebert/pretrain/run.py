@@ -56,7 +56,6 @@ class PretrainSettings:
     save_seconds: float = 300.0
     save_steps: int | None = None
     held_out_batches: int = 16
-    tensorboard: bool = False
     sinks: tuple[str, ...] = ()
     begun: float | None = None  # the monotonic clock when the command was given: a budget counts from there
 
@@ -208,13 +207,7 @@ def _facts(settings: PretrainSettings, store: Store, encoder: EncoderConfig, tra
 def _watch(settings: PretrainSettings, unigram: float) -> Watch:
     """Follows the run; where a sink is refused, a new run leaves no note of itself."""
     try:
-        return Watch(
-            settings.out,
-            total=settings.bound.steps,
-            tensorboard=settings.tensorboard,
-            sinks=settings.sinks,
-            unigram=unigram,
-        )
+        return Watch(settings.out, total=settings.bound.steps, sinks=settings.sinks, unigram=unigram)
     except InputError:
         if not settings.resume:
             (settings.out / RUN_FILE).unlink()

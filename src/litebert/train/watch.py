@@ -28,10 +28,10 @@ SEPARATOR = " · "
 
 
 class Watch:
-    """Follows one run. ``total`` is its number of steps, where that is known; a row's own ``progress`` counts first.
+    """Follows one run. ``total`` is its number of steps, where that is known.
 
     Rows need ``step``; shown are ``progress``, ``tokens_per_second``, ``mfu`` (share of the hardware's peak, 0 to 1),
-    ``loss``, ``*_loss``, ``*_accuracy``, ``seconds_left``. ``live`` is None to look whether there is a terminal.
+    ``loss``, ``*_loss``, ``*_accuracy``. ``live`` is None to look whether there is a terminal.
     """
 
     def __init__(
@@ -40,13 +40,11 @@ class Watch:
         *,
         total: int | None = None,
         live: bool | None = None,
-        tensorboard: bool = False,
         sinks: Sequence[str] = (),
         unigram: float | None = None,
     ) -> None:
         self.run, self.total, self.unigram = run, total, unigram
-        names = [*(["tensorboard"] if tensorboard else []), *sinks]
-        self._sinks: list[Sink] = open_sinks(names, run)  # first: it may refuse
+        self._sinks: list[Sink] = open_sinks(sinks, run)  # first: it may refuse
         self.metrics = Metrics(run)
         self._console = Console(stderr=True, highlight=False)
         self._live: Live | None = None
@@ -70,7 +68,7 @@ class Watch:
         self._last = row
         now = time.monotonic()
         if self._begun is None:
-            self._begun = (self._progress(row), now)
+            self._begun = (_progress(row), now)
         if now - self._told >= (REFRESH if self._live else EVERY):
             self._told = now
             self._show(row)
@@ -152,12 +150,6 @@ class Watch:
         except OSError as error:  # the run is safe; a picture can be drawn again
             self.say(f"could not draw {self.run / PICTURE}: {error.strerror or error}")
 
-    def _progress(self, row: Row) -> float:
-        progress, step = row.get("progress"), row.get("step")
-        if isinstance(progress, int | float):
-            return float(progress)
-        return float(step) / self.total if self.total and isinstance(step, int | float) else 0.0
-
     def _show(self, row: Row) -> None:
         self._shown = row
         parts = self._parts(row)
@@ -172,7 +164,7 @@ class Watch:
 
     def _parts(self, row: Row) -> list[str]:
         """The line, in pieces from the most to the least wanted; the time left is the last."""
-        progress = self._progress(row)
+        progress = _progress(row)
         of_all = f"/{self.total:,}" if self.total else ""
         parts = [f"{progress:.0%} step {row.get('step', 0):,}{of_all}"]
         speed, share = row.get("tokens_per_second"), row.get("mfu")
@@ -181,17 +173,19 @@ class Watch:
         parts += _figures(row)
         if isinstance(share, int | float):
             parts.append(f"{share:.0%} of peak")
-        left = self._seconds_left(row, progress)
+        left = self._seconds_left(progress)
         return parts if left is None else [*parts, f"{format_duration(round(left))} left"]
 
-    def _seconds_left(self, row: Row, progress: float) -> float | None:
-        told = row.get("seconds_left")
-        if isinstance(told, int | float):
-            return max(float(told), 0.0)
+    def _seconds_left(self, progress: float) -> float | None:
         if self._begun is None or progress - self._begun[0] < LEAST_PROGRESS:
             return None
         rate = (progress - self._begun[0]) / max(time.monotonic() - self._begun[1], 1e-9)
         return max(1.0 - progress, 0.0) / rate
+
+
+def _progress(row: Row) -> float:
+    progress = row.get("progress")
+    return float(progress) if isinstance(progress, int | float) else 0.0
 
 
 def in_words(row: Row) -> str:

@@ -54,9 +54,13 @@ class Recorder:
         self._take("close")
 
 
-def test_a_plain_line_has_all_there_is_to_know(tmp_path, capsys):
+def test_a_plain_line_has_all_there_is_to_know(tmp_path, capsys, monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(watching.time, "monotonic", lambda: now)
     watch = Watch(tmp_path, total=2000, live=False)
-    watch.step({**ROW, "seconds_left": 119.6})
+    watch.step({"step": 1, "progress": 0.0})
+    now = 51.2
+    watch.step(ROW)
     assert capsys.readouterr().err == (
         "30% step 600/2,000 · 771k tokens/s · loss 3.211 · mlm 2.600 (45.1%) · order 0.611 (70.2%) · 55% of peak"
         " · 2 minutes left\n"
@@ -69,7 +73,7 @@ def test_plain_lines_come_every_ten_seconds_and_at_the_end(tmp_path, capsys, mon
     write_run(tmp_path, "pretrain", {}, status="running")
     watch = Watch(tmp_path, total=100, live=False)
     for step in range(1, 101):
-        watch.step({"step": step, "loss": 1.0})
+        watch.step({"step": step, "progress": step / 100, "loss": 1.0})
         now += 0.5
         assert (read_run(tmp_path).result.get("step") or 0) >= step - 61, "run.json lags by more than half a minute"
     watch.close("finished")
@@ -175,7 +179,7 @@ def test_a_missing_extra_is_named_before_anything_begins(tmp_path, monkeypatch, 
     module = "torch.utils.tensorboard" if name == "tensorboard" else name
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(InputError, match=rf"{name} is not installed; .*'litebert\[{name}\]'"):
-        Watch(tmp_path / "run", tensorboard=name == "tensorboard", sinks=() if name == "tensorboard" else (name,))
+        Watch(tmp_path / "run", sinks=(name,))
     assert not (tmp_path / "run").exists()
 
 
@@ -194,7 +198,7 @@ def test_an_unknown_sink_and_one_that_does_not_start(tmp_path, monkeypatch):
 def test_tensorboard_shows_each_step_once_after_going_back(tmp_path):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     for resumed in (False, True):
-        watch = Watch(tmp_path, live=False, tensorboard=True)
+        watch = Watch(tmp_path, live=False, sinks=("tensorboard",))
         if resumed:
             watch.rewind(5)
         for step in range(6 if resumed else 1, 11):
@@ -210,10 +214,9 @@ import sys, time
 from pathlib import Path
 from litebert.train.watch import Watch
 watch = Watch(Path(sys.argv[1]), total=2000)
-for step in (1, 600):
-    row = ROW | {"step": step, "progress": step / 2000, "seconds_left": 120}
-    watch.step(row)
-    time.sleep(0.3)
+time.monotonic = lambda: now
+for step, now in ((1, 0.0), (600, 51.4)):
+    watch.step(ROW | {"step": step, "progress": step / 2000})
 watch.say("a sentence")
 if sys.argv[2:] == ["fail"]:
     raise SystemExit(3)
