@@ -12,8 +12,9 @@ from litebert.tasks.own import own_task
 from litebert.tasks.race import PARTS, read_race
 from litebert.tasks.splits import split_dev
 from litebert.tasks.squad import VERSIONS, read_questions, read_squad, span_data
-from litebert.tasks.table_files import kind_of, read_table, read_text
+from litebert.tasks.table_files import read_table, read_text
 from litebert.tasks.tables import split_files
+from litebert.text.streams import kind_of
 
 TASKS = (*GLUE, *VERSIONS, *PARTS)
 

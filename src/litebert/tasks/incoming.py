@@ -19,9 +19,9 @@ from litebert.tasks.columns import Columns, check_columns, find_columns
 from litebert.tasks.examples import Example, Item
 from litebert.tasks.predicting import TaskNote
 from litebert.tasks.squad import is_squad_form, parse_questions
-from litebert.tasks.table_files import Table, comma_or_semicolon, kind_of, read_table, read_text
+from litebert.tasks.table_files import Table, comma_or_semicolon, read_table, read_text
 from litebert.tasks.tables import Row, make_items
-from litebert.text.streams import open_bytes
+from litebert.text.streams import kind_of, open_bytes
 
 GUESSED_FROM = 100  # rows
 PLAIN = ("", ".txt", ".text")

@@ -13,7 +13,8 @@ from litebert.errors import InputError
 from litebert.tasks.examples import Choice, Item, Prediction, TaskData
 from litebert.tasks.glue import GLUE, official_index
 from litebert.tasks.label_cells import cell_labels, label_text, number_in
-from litebert.tasks.table_files import Cell, kind_of, read_table, read_text
+from litebert.tasks.table_files import Cell, read_table, read_text
+from litebert.text.streams import kind_of
 
 KEYS = ("key", "index", "id", "idx", "pairid", "example_id")
 LABELS = ("label", "prediction", "labels", "predicted", "answer", "text", "score")

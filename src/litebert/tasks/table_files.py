@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from litebert.errors import InputError
-from litebert.text.streams import COMPRESSIONS, open_bytes
+from litebert.text.streams import kind_of, open_bytes, parquet_library
 
 Cell = Any  # str, int, float, bool, None, or a list or object of JSON
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
@@ -35,14 +35,6 @@ class Table:
         """All cells of a column."""
         index = self.columns.index(name)
         return [row[index] for row in self.rows]
-
-
-def kind_of(path: Path) -> str:
-    """The suffix that tells the format, behind that of a compression."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] in COMPRESSIONS:
-        suffixes.pop()
-    return suffixes[-1] if suffixes else ""
 
 
 def read_table(path: Path) -> Table:
@@ -193,13 +185,7 @@ def _from_objects(path: Path, objects: Iterable[tuple[int, Any]]) -> Table:
 
 
 def _read_parquet(path: Path) -> Table:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise InputError("reading .parquet files needs pyarrow: pip install 'litebert[corpus]'") from None
-    if path.suffix.lower() in COMPRESSIONS:
-        raise InputError(f"'{path}' is parquet inside another compression; unpack it first")
+    pyarrow = parquet_library(path)
     try:
         table = pyarrow.parquet.read_table(path)
     except (pyarrow.ArrowException, OSError) as error:

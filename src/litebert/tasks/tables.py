@@ -22,7 +22,8 @@ from litebert.tasks.label_cells import (
     target_number,
 )
 from litebert.tasks.squad import find_answer
-from litebert.tasks.table_files import SUFFIXES, Cell, Table, kind_of
+from litebert.tasks.table_files import SUFFIXES, Cell, Table
+from litebert.text.streams import kind_of
 
 OWN_METRICS: Mapping[Kind, tuple[str, ...]] = {
     "classify": ("accuracy", "macro_f1", "matthews"),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from litebert.errors import InputError
-from litebert.text.streams import COMPRESSIONS, STANDARD_INPUT, open_bytes
+from litebert.text.streams import COMPRESSIONS, STANDARD_INPUT, kind_of, open_bytes, parquet_library
 
 Errors = Literal["strict", "replace"]
 
@@ -95,7 +95,7 @@ def _files_under(folder: Path) -> list[Path]:
         path
         for path in sorted(folder.rglob("*"))
         if path.is_file()
-        and _kind(path) in kinds
+        and kind_of(path) in kinds
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     ]
     if not found:
@@ -103,16 +103,8 @@ def _files_under(folder: Path) -> list[Path]:
     return found
 
 
-def _kind(path: Path) -> str:
-    """The suffix that tells the format, behind that of a compression."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] in COMPRESSIONS:
-        suffixes.pop()
-    return suffixes[-1] if suffixes else ""
-
-
 def _check_suffix(path: Path) -> None:
-    if _kind(path) in REFUSED_SUFFIXES:
+    if kind_of(path) in REFUSED_SUFFIXES:
         raise InputError(f"'{path}' is not of a kind that can be read; give {READABLE}")
 
 
@@ -127,7 +119,7 @@ def read_documents(
     if errors not in ("strict", "replace"):
         raise InputError(f"errors is '{errors}' but must be strict or replace")
     start = start or Place()
-    kind = _kind(path)
+    kind = kind_of(path)
     if kind in PARQUET_SUFFIXES:
         yield from _read_parquet(path, field, errors, start)
         return
@@ -225,13 +217,7 @@ def _without_surrogates(text: str, errors: Errors, where: str) -> str:
 
 
 def _read_parquet(path: Path, field: str, errors: Errors, start: Place) -> Iterator[Document]:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise InputError("reading .parquet files needs pyarrow: pip install 'litebert[corpus]'") from None
-    if path.suffix.lower() in COMPRESSIONS:
-        raise InputError(f"'{path}' is parquet inside another compression; unpack it first")
+    pyarrow = parquet_library(path)
     try:
         # Without pre-buffering, and with a small buffer, memory does not grow with the row group.
         with pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:

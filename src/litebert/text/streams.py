@@ -21,6 +21,26 @@ COMPRESSIONS = (".gz", ".xz", ".bz2", ".zst")
 CHUNK = 1 << 18
 
 
+def kind_of(path: Path) -> str:
+    """The suffix that tells the format, behind that of a compression."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in COMPRESSIONS:
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
+
+
+def parquet_library(path: Path) -> Any:
+    """What reads a parquet file, which has a compression of its own."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise InputError("reading .parquet files needs pyarrow: pip install 'litebert[corpus]'") from None
+    if path.suffix.lower() in COMPRESSIONS:
+        raise InputError(f"'{path}' is parquet inside another compression; unpack it first")
+    return pyarrow
+
+
 class _ZstandardFile(io.RawIOBase):
     """Zstandard frames as a raw stream; the library's own reader takes a cut file for a complete one."""
 
