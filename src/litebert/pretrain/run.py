@@ -25,7 +25,7 @@ from litebert.runs import MODEL_FOLDER, RUN_FILE, RunLock, check_run_folder, par
 from litebert.text.tokenizers import read_tokenizer
 from litebert.train.guard import StuckWatch, unigram_entropy
 from litebert.train.loop import Loop, Result
-from litebert.train.parallel import Ranks
+from litebert.train.parallel import Ranks, whole_weights
 from litebert.train.persistence import Saver
 from litebert.train.precision import pretraining_precision
 from litebert.train.settings import Bound, Precision, TrainSettings
@@ -116,7 +116,7 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, say: Say) -> Result:
         raise InputError(f"{settings.out} holds no saved state to resume; leave --resume out to begin")
     result = loop.run()
     if ranks.first or train.sharded:
-        _save_model(settings, loop, store, ranks)
+        _save_model(settings, network, store, ranks)
     return result
 
 
@@ -241,12 +241,12 @@ def _hardware(ranks: Ranks) -> str:
     return name if ranks.world == 1 else f"{ranks.world} x {name}"
 
 
-def _save_model(settings: PretrainSettings, loop: Loop, store: Store, ranks: Ranks) -> None:
+def _save_model(settings: PretrainSettings, trained: Network, store: Store, ranks: Ranks) -> None:
     """The trained model as a folder that every verb and ``transformers`` load."""
-    weights = loop.whole_weights()
+    weights = whole_weights(trained)
     if not ranks.first:
         return
-    network = Network(loop.network.config)
+    network = Network(trained.config)
     network.load_state_dict(weights)
     tokenizer = read_tokenizer(store.tokenizer_folder, network.config.encoder.family)
     save_model(settings.out / MODEL_FOLDER, network, tokenizer, verb="pretrain", settings={"run": settings.out.name})

@@ -1,36 +1,32 @@
 """The one training loop, for pretraining and fine-tuning alike; what differs is the objective that is passed in.
 
-A step sums the loss of its micro-batches over all ranks and divides by what it counted in the whole batch, so any
-number of ranks gives the same losses. The batches of a step follow from its position in the stream alone, so a run
-that was killed goes on as if nothing had happened.
+It decides when to step, to score, to save, to go back and to end; ``Stepper`` takes the steps. The batches of a step
+follow from its position in the stream alone, so a run that was killed goes on as if nothing had happened.
 """
 
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from litebert.nn.network import Network
-from litebert.resident import return_large_blocks
 from litebert.runs import Status
-from litebert.train import parallel, precision
+from litebert.train import precision
 from litebert.train.clock import Clock
 from litebert.train.guard import Guard
-from litebert.train.objective import Learner, Objective, Stage, Sums, SumsOf, allow_graphs
-from litebert.train.optimisers import build_optimiser
+from litebert.train.objective import Objective, Stage, SumsOf
 from litebert.train.parallel import Ranks
 from litebert.train.persistence import Saver
 from litebert.train.place import Place
-from litebert.train.recorded import Recorded
-from litebert.train.recorded_update import RecordedUpdate
 from litebert.train.schedules import rate_factor
 from litebert.train.settings import TrainSettings
+from litebert.train.stepper import Stepper
 from litebert.train.stop import StopSignal
-from litebert.train.stretch import Lost, Stretch, mean_row, read_losses
+from litebert.train.stretch import Stretch, mean_row, read_losses
 from litebert.train.watch import Watch
 
 ROLLBACK_FACTOR = 0.5  # of the rate, after each rollback
@@ -70,26 +66,11 @@ class Loop:
         begun: float | None = None,
         peak: float = 0.0,
     ) -> None:
-        self.network, self.stages, self.settings, self.ranks = network, list(stages), settings, ranks
+        self.stages, self.settings, self.ranks = list(stages), settings, ranks
         self.saver, self.watch, self.evaluate, self.say, self.peak = saver, watch, evaluate, say, peak
-        network.encoder.checkpointing = settings.checkpointing
-        network.encoder.narrow_stream(settings.narrow)
-        if settings.checkpointing and ranks.device.type == "cpu":
-            return_large_blocks()  # or the heap keeps what checkpointing saves
-        network.train()
-        # One module is spread over the ranks; the stages' objectives take turns in it.
-        self.learner: Learner = Learner(network, self.stages[0].objective)
-        if settings.compiled:
-            allow_graphs(len(self.stages))
-            self.learner.compile()
-        self.spread = parallel.spread(self.learner, network, ranks, settings.sharded)
-        self.optimiser = build_optimiser(network, settings.optimiser)
-        self.update: Callable[[torch.amp.GradScaler, float], Tensor] = self.optimiser.update
-        if settings.recorded and ranks.world == 1:
-            self.spread = passes = Recorded(self.learner, self.spread, say)
-            self.update = RecordedUpdate(self.optimiser, passes, say)
-        self.scaler = precision.scaler(settings.precision, ranks.device)
+        self.stepper = Stepper(network, stages, settings, ranks, say)
         self.guard, self.place, self.clock, self.stretch = Guard(), Place(), Clock(begun), Stretch()
+        self.objective = self.stages[0].objective  # the one in force
         self.held_out: dict[str, float] = {}
         self.scored = -1  # the step of the last held-out score
         self.notes: list[str] = []
@@ -126,7 +107,7 @@ class Loop:
             self.place.seconds = self.clock.seconds()
             progress, stopping, may_score = self._agree(bool(stop))
             current = max((s for s in self.stages if s.begin <= progress), key=lambda s: s.begin)
-            self.learner.objective = current.objective
+            self.objective = current.objective
             ends = progress >= 1.0 or stopping or bool(self.enough)
             if ends or stage is not current:  # figures of two stages do not mix, and the last ones are judged, too
                 self._flush()
@@ -139,8 +120,7 @@ class Loop:
                 self._step(stage, stream, progress)
             if not warm:  # the first step of a process compiles
                 warm = True
-                if self.ranks.device.type == "cuda":
-                    torch.cuda.synchronize()
+                self.stepper.wait()
                 self.place.lead += self.clock.seconds() - self.place.seconds
             if self.trouble:
                 if not self._roll_back():
@@ -156,19 +136,11 @@ class Loop:
                 last_save = time.monotonic()
 
     def _compile_stages(self) -> None:
-        """Run what is still to come once, its gradients thrown away, so that no stage compiles while the clock runs."""
-        devices = [self.ranks.device] if self.ranks.device.type == "cuda" else []
+        """Compile what is still to come, so that no stage does while the clock runs."""
         progress = self.progress()
-        for number, stage in enumerate(self.stages):
-            if self.stages[number + 1 : number + 2] and self.stages[number + 1].begin <= progress:
-                continue
-            self.learner.objective = stage.objective
-            with torch.random.fork_rng(devices), precision.cast(self.settings.precision, self.ranks.device):
-                parts = self.spread(stage.objective.tensors(next(self._stream(stage)), self.ranks.device))
-                sum(part for part, _ in parts.values()).backward()
-            self.optimiser.zero_grad()
-        if devices:
-            torch.cuda.synchronize()
+        for stage, after in zip_longest(self.stages, self.stages[1:]):
+            if after is None or after.begin > progress:
+                self.stepper.compile(stage, next(self._stream(stage)))
 
     def _agree(self, stop: bool) -> tuple[float, bool, bool]:
         """Progress, the wish to stop and whether there is time to score, the same on every rank: the first's clock."""
@@ -195,50 +167,21 @@ class Loop:
 
     def _step(self, stage: Stage, stream: Iterator[Any], progress: float) -> None:
         """One optimiser step."""
-        settings, place = self.settings, self.place
+        place, stretch = self.place, self.stretch
         begun = time.monotonic()
-        count = settings.micro_batches(progress)
+        count = self.settings.micro_batches(progress)
         batches = [next(stream) for _ in range(count // self.ranks.world)]
-        self.stretch.waited += time.monotonic() - begun
-        counts, tokens = self._count(stage, batches)
-        self.optimiser.set_rate(rate_factor(progress, settings.schedule) * place.rate_scale)
-        sums = self._gradients(stage, batches, counts)
-        norm = self.update(self.scaler, settings.clip)
+        stretch.waited += time.monotonic() - begun
+        rate = rate_factor(progress, self.settings.schedule) * place.rate_scale
+        lost = self.stepper.step(place.step + 1, stage, batches, rate)
         place.step += 1
-        place.tokens += tokens
+        place.tokens += lost.tokens
         place.positions[stage.name] = stage.source.advance(place.positions[stage.name], count)
-        weights = {name: stage.weight(name) for name in sums}
-        self.stretch.steps.append(Lost(place.step, self.stages.index(stage), counts, weights, sums, norm))
-        self.stretch.tokens += tokens
+        stretch.steps.append(lost)
         if stage.flops and self.peak:
-            self.stretch.flops += sum(map(stage.flops, batches))
-        if place.step % settings.log_every == 0 or place.step <= 2:
+            stretch.flops += sum(map(stage.flops, batches))
+        if place.step % self.settings.log_every == 0 or place.step <= 2:
             self._flush()
-
-    def _count(self, stage: Stage, batches: Sequence[Any]) -> tuple[dict[str, float], int]:
-        """The items of each part of the loss and the tokens in the whole batch, over all ranks."""
-        counted = [stage.objective.counts(batch) for batch in batches]
-        names = list(counted[0])
-        local = [float(sum(count[name] for count in counted)) for name in names]
-        *totals, tokens = self.ranks.total([*local, float(sum(batch.num_tokens for batch in batches))])
-        return dict(zip(names, totals, strict=True)), int(tokens)
-
-    def _gradients(self, stage: Stage, batches: Sequence[Any], counts: Mapping[str, float]) -> dict[str, Tensor]:
-        """Add up the gradients of a step; gives the sums (loss, right) of each part over this rank's batches."""
-        device = self.ranks.device
-        sums: dict[str, list[Tensor]] = {}
-        for number, batch in enumerate(batches):
-            last = number == len(batches) - 1
-            with parallel.synchronising(self.spread, last), precision.cast(self.settings.precision, device):
-                parts = self.spread(stage.objective.tensors(batch, device))
-                # Data parallelism averages gradients over ranks, where we want their sum.
-                loss = self.ranks.world * sum(
-                    stage.weight(name) * part / max(counts[name], 1.0) for name, (part, _) in parts.items()
-                )
-                self.scaler.scale(loss).backward()
-            for name, (part, right) in parts.items():
-                sums.setdefault(name, []).append(torch.stack([part.detach().float(), right.float()]))
-        return {name: torch.stack(parts).sum(0) for name, parts in sums.items()}
 
     def _flush(self) -> None:
         """Read what the last steps lost (the one place where the host waits for the device), show it, judge it."""
@@ -249,7 +192,9 @@ class Loop:
         for step, row in zip(stretch.steps, rows, strict=True):
             self._begin_stage(step.stage)
             norm = row["gradient_norm"]
-            skipped = self.scaler.is_enabled() and not math.isfinite(norm)  # by loss scaling, which is no divergence
+            skipped = self.stepper.scaler.is_enabled() and not math.isfinite(
+                norm
+            )  # by loss scaling, which is no divergence
             self.trouble = self.trouble or self.guard.observe(step.step, row["loss"], None if skipped else norm)
             self.observe(step.step, row)
         if self.watch:
@@ -260,7 +205,7 @@ class Loop:
                     "seconds": self.place.seconds,
                     "progress": self.progress(),
                     **mean_row(rows),
-                    "rate": max(self.optimiser.rates().values()),
+                    "rate": max(self.stepper.optimiser.rates().values()),
                     **stretch.speed(self.peak),
                 }
             )
@@ -277,31 +222,18 @@ class Loop:
         self.notes.append(sentence)
         self.say(sentence)
 
-    def whole_weights(self) -> dict[str, Tensor]:
-        """All weights, unsharded, on the CPU; all ranks must ask."""
-        return parallel.whole_weights(self.network)
-
     def _score(self) -> None:
         """Held-out figures, once a step."""
         if self.evaluate is None or self.scored == self.place.step:
             return
         self.scored = self.place.step
         with self.clock.timing("score"):
-            self.network.eval()
+            self.stepper.network.eval()
             with torch.no_grad(), precision.cast(self.settings.precision, self.ranks.device):
-                self.held_out = dict(self.evaluate(self._sums, self.learner.objective))
-            self.network.train()
+                self.held_out = dict(self.evaluate(self.stepper.sums, self.objective))
+            self.stepper.network.train()
             if self.watch:
                 self.watch.held_out({"step": self.place.step, "tokens": self.place.tokens, **self.held_out})
-
-    def _sums(self, objective: Objective, tensors: Mapping[str, Tensor]) -> Sums:
-        """What the network loses on a batch. Not compiled, which would cost more than it saves, but by the shards."""
-        before, self.learner.objective = self.learner.objective, objective
-        run = self.spread if self.settings.sharded and self.ranks.world > 1 else self.learner.forward
-        try:
-            return run(tensors)
-        finally:
-            self.learner.objective = before
 
     def _score_is_due(self, by_share: bool) -> bool:
         """On a period of steps, or of progress where that is left open."""

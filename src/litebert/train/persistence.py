@@ -41,9 +41,9 @@ class Saver:
         state = {
             "facts": self.facts,
             "place": asdict(loop.place),
-            "weights": parallel.whole_weights(loop.network),
-            "optimiser": parallel.whole_state(loop.optimiser.state_dict()),
-            "scaler": loop.scaler.state_dict(),
+            "weights": parallel.whole_weights(loop.stepper.network),
+            "optimiser": parallel.whole_state(loop.stepper.optimiser.state_dict()),
+            "scaler": loop.stepper.scaler.state_dict(),
             "guard": loop.guard.state_dict(),
             "random": self._random(loop),
             "best": self.best,
@@ -68,10 +68,10 @@ class Saver:
         changed = _changed(state["facts"], self.facts)
         if changed:
             raise InputError(f"{self.run} was begun with {changed}; resume with the same, or begin a new run")
-        parallel.restore_weights(loop.network, state["weights"])
-        loop.optimiser.load_state_dict(state["optimiser"])
+        parallel.restore_weights(loop.stepper.network, state["weights"])
+        loop.stepper.optimiser.load_state_dict(state["optimiser"])
         if state["scaler"]:
-            loop.scaler.load_state_dict(state["scaler"])
+            loop.stepper.scaler.load_state_dict(state["scaler"])
         loop.guard.load_state_dict(state["guard"])
         positions = {name: (epoch, index) for name, (epoch, index) in state["place"]["positions"].items()}
         loop.place = Place(**{**state["place"], "positions": positions})

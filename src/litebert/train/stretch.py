@@ -16,6 +16,7 @@ class Lost:
 
     step: int
     stage: int  # the number of the stage it belongs to
+    tokens: int  # of the whole batch
     counts: Mapping[str, float]  # items of each part in the whole batch
     weights: Mapping[str, float]  # of the parts of the loss
     sums: Mapping[str, Tensor]  # loss and right, of each part
@@ -27,7 +28,6 @@ class Stretch:
     """A stretch of a run from one line to the next."""
 
     steps: list[Lost] = field(default_factory=list)
-    tokens: int = 0
     waited: float = 0.0  # seconds, for batches
     flops: float = 0.0  # arithmetic of this rank
     begun: float = field(default_factory=lambda: time.monotonic())
@@ -35,7 +35,8 @@ class Stretch:
     def speed(self, peak: float) -> dict[str, float]:
         """Tokens a second, the share of the time spent waiting, and of ``peak`` operations a second, where known."""
         seconds = max(time.monotonic() - self.begun, 1e-9)
-        speed = {"tokens_per_second": self.tokens / seconds, "waiting": self.waited / seconds}
+        tokens = sum(lost.tokens for lost in self.steps)
+        speed = {"tokens_per_second": tokens / seconds, "waiting": self.waited / seconds}
         return {**speed, "mfu": self.flops / seconds / peak} if self.flops else speed
 
 

@@ -58,7 +58,8 @@ def test_recorded_steps_are_plain_steps(kind, passes, tmp_path):
         loop.run()
         ends.append((losses, mine.state_dict()))
         if recorded:
-            assert isinstance(loop.spread, Recorded) and loop.spread.num_recordings >= 2
+            passes = loop.stepper.spread
+            assert isinstance(passes, Recorded) and passes.num_recordings >= 2
     assert not said, said  # nothing fell back
     (plain, weights), (played, weights2) = ends
     assert plain.keys() == played.keys()
