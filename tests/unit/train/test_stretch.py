@@ -1,10 +1,10 @@
-"""What steps lost, read in one go: sums over ranks, parts that a batch has none of, means."""
+"""What steps lost, read in one go: sums over ranks, parts that a batch has none of, means; and how fast they went."""
 
 import math
 
 import torch
 
-from litebert.train.stretch import Lost, mean_row, read_losses
+from litebert.train.stretch import Lost, Stretch, mean_row, read_losses
 
 
 def lost(step, counts, **sums) -> Lost:
@@ -35,3 +35,12 @@ def test_ranks_are_summed_and_regression_has_no_accuracy():
     steps = [lost(1, {"score": 8}, score=[4.0, math.nan])]
     [row] = read_losses(steps, lambda numbers: [2 * number for number in numbers])
     assert row["score_loss"] == 1.0 and "score_accuracy" not in row
+
+
+def test_speed_is_of_the_time_since_the_stretch_began(monkeypatch):
+    steps = [lost(number, {"mlm": 1}, mlm=[1.0, 1.0]) for number in (1, 2)]  # of 100 tokens each
+    monkeypatch.setattr("litebert.train.stretch.time.monotonic", lambda: 14.0)
+    stretch = Stretch(steps, waited=1.0, begun=10.0)
+    assert stretch.speed(5.0) == {"tokens_per_second": 50.0, "waiting": 0.25}  # whose arithmetic is not known
+    stretch.flops = 8.0
+    assert stretch.speed(5.0)["mfu"] == 0.4
