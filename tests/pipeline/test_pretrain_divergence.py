@@ -6,6 +6,7 @@ import math
 import torch
 from toy_pretraining import lose_everything_once, quiet, settings, weights
 
+from litebert.checkpoints.training import load_state
 from litebert.pretrain.run import pretrain
 from litebert.train.settings import Bound
 
@@ -27,6 +28,9 @@ def test_divergence_is_rolled_back_with_a_lower_rate(store, tmp_path):
     assert "went back to step" in text and "rate times 0.5" in text
     assert result.status == "diverged" and "gave up after 3 rollbacks" in text
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "diverged"
+    good = load_state(tmp_path / "run")[1]["weights"]  # the model is that of the last good state
+    assert all(torch.equal(tensor, good[name]) for name, tensor in weights(tmp_path / "run").items())
+    assert all(torch.isfinite(tensor).all() for tensor in good.values())
 
 
 def test_divergence_in_the_last_steps_is_rolled_back_too(store, tmp_path, monkeypatch):

@@ -115,6 +115,8 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, say: Say) -> Result:
     if settings.resume and not saver.restore(loop):
         raise InputError(f"{settings.out} holds no saved state to resume; leave --resume out to begin")
     result = loop.run()
+    if result.status == "diverged":
+        saver.restore_weights(network)
     if ranks.first or train.sharded:
         _save_model(settings, network, store, ranks)
     return result

@@ -12,6 +12,7 @@ import torch
 
 from litebert.checkpoints.training import load_state, save_state
 from litebert.errors import InputError
+from litebert.nn.network import Network
 from litebert.train import parallel
 from litebert.train.place import Place
 
@@ -83,6 +84,12 @@ class Saver:
         if loop.watch:
             loop.watch.rewind(step)
         return True
+
+    def restore_weights(self, network: Network) -> None:
+        """Put back the weights alone, those of the last good state, where there is one."""
+        found = load_state(self.run)
+        if found is not None:
+            parallel.restore_weights(network, found[1]["weights"])
 
     def _random(self, loop: "Loop") -> dict[str, Any]:
         """The generators of this rank; dropout on other ranks goes on from their number and the step."""
