@@ -75,6 +75,8 @@ def shrink(
         return
     if output is None:
         raise InputError("say where the runs and what they give go with -o FOLDER")
+    if text:
+        raise InputError("with a task, the task's own texts are looked at; columns of your file are named by --columns")
     asked = TaskAsked(
         model=model,
         words=tuple(overrides or ()),

@@ -25,6 +25,7 @@ NOTE_EVERY = 30.0  # seconds between updates of run.json
 REFRESH = 0.25  # seconds between changes of the live line
 LEAST_PROGRESS = 0.01  # of a run, before the time left is told: the first steps of a budget count next to nothing
 SEPARATOR = " · "
+TASK = "task"  # the part of the loss that fine-tuning has
 
 
 class Watch:
@@ -199,6 +200,9 @@ def _figures(row: Row) -> list[str]:
     endings = ("_loss", "_accuracy")
     parts = dict.fromkeys(name.removesuffix(end) for name in numbers for end in endings if name.endswith(end))
     figures = [f"loss {numbers['loss']:.3f}"] if "loss" in numbers else []
+    if figures and [*parts] == [TASK]:  # the loss is that of the one task
+        right = numbers.get(f"{TASK}_accuracy")
+        return figures if right is None else [f"{figures[0]} ({right:.1%})"]
     for part in parts:
         loss, right = numbers.get(f"{part}_loss"), numbers.get(f"{part}_accuracy")
         figure = [f"{loss:.3f}"] if loss is not None else []

@@ -112,6 +112,12 @@ def test_mistakes_get_one_sentence(words, said, litebert, model_folder, tmp_path
     assert not (tmp_path / "small").exists()
 
 
+def test_columns_are_not_named_by_text(litebert, model_folder, tmp_path):
+    words = ("--tolerance", "1%", "--data", "tickets.csv", "--text", "body", "-o", tmp_path / "found")
+    code, _, err = litebert("shrink", model_folder(), *words)
+    assert code == 2 and "--columns" in err and not (tmp_path / "found").exists()
+
+
 def test_the_whole_model_is_never_overwritten(litebert, model_folder):
     model = model_folder()
     code, _, err = litebert("shrink", model, "--drop", 2, "-o", model)

@@ -112,6 +112,12 @@ def test_odd_rows_are_shown_all_the_same(tmp_path, capsys):
     assert capsys.readouterr().err == "0% step 1 · loss nan · span 25.0% · accuracy 50.0%\n"
 
 
+def test_the_loss_of_a_single_task_is_told_once(tmp_path, capsys):
+    watch = Watch(tmp_path, live=False)
+    watch.step({"step": 1, "loss": 1.5, "task_loss": 1.5, "task_accuracy": 0.25})
+    assert capsys.readouterr().err == "0% step 1 · loss 1.500 (25.0%)\n"
+
+
 def test_run_json_follows(tmp_path, capsys):
     write_run(tmp_path, "pretrain", {}, status="running")
     watch = Watch(tmp_path, live=False)
