@@ -10,7 +10,7 @@ from litebert.durations import parse_duration
 from litebert.errors import InputError, nearest
 from litebert.nn.config import EncoderConfig
 from litebert.nn.families import preset_config
-from litebert.pretrain.depths import without_growth
+from litebert.pretrain.depths import with_suitable_growth
 from litebert.pretrain.recipe import RECIPE_FIELDS, read_recipe
 from litebert.pretrain.run import PretrainSettings
 from litebert.train.device import usable_device
@@ -47,7 +47,7 @@ def settings_from(
     chosen = read_recipe(recipe, for_recipe)
     if chosen.depths and not any(word.startswith("depths=") for word in for_recipe):
         others = [word for word in words if word not in for_recipe]
-        chosen = without_growth(chosen, preset_config(preset, (*chosen.model, *others)))
+        chosen = with_suitable_growth(chosen, preset_config(preset, (*chosen.model, *others)))
     given = {word.partition("=")[0] for word in for_recipe}
     if "batch_tokens" in given and "least_steps" not in given:
         chosen = replace(chosen, least_steps=0)  # a batch that was asked for is the batch

@@ -28,8 +28,8 @@ def depth_stages(recipe: Recipe, encoder: EncoderConfig) -> tuple[tuple[float, i
     return stages or ((0.0, encoder.num_layers),)
 
 
-def without_growth(recipe: Recipe, encoder: EncoderConfig) -> Recipe:
-    """The recipe as it suits the model: a named recipe's growing depth is for models that share their blocks."""
+def with_suitable_growth(recipe: Recipe, encoder: EncoderConfig) -> Recipe:
+    """The recipe, its growing depth left out where the model has blocks that would come in untrained."""
     layers = encoder.num_layers
     grows = all(trains_all(encoder, layers_of(depth, layers)) for _, depth in recipe.depths)
     return recipe if grows else replace(recipe, depths=())
