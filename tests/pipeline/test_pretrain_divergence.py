@@ -1,18 +1,22 @@
-"""A pretraining run that diverges goes back with a lower rate; one whose loss is meant to jump does not."""
+"""A run that diverges goes back with a lower rate, one whose loss is to jump does not, one that is stuck is told."""
 
 import json
 import math
+import shutil
 
 import torch
 from toy_pretraining import lose_everything_once, quiet, settings, weights
 
-from litebert.checkpoints.training import load_state
+from litebert.checkpoints.training import load_state, saved_states
 from litebert.pretrain.run import pretrain
+from litebert.train.objective import Stage
 from litebert.train.settings import Bound
 
 
-def test_a_stage_that_raises_the_loss_is_no_divergence(store, tmp_path):
+def test_a_stage_that_raises_the_loss_is_no_divergence(store, tmp_path, monkeypatch):
     """The order loss, coming in late at ten times its weight, is not taken for an explosion."""
+    usual = Stage.weight
+    monkeypatch.setattr(Stage, "weight", lambda self, part: usual(self, part) * (10 if part == "order" else 1))
     late = ("order_from=0.5", "rate=0.01", "batch_tokens=[[0,512]]")
     result = pretrain(settings(store, tmp_path / "run", recipe=late, bound=Bound(steps=120)), quiet)
     assert result.status == "finished" and not any("went back" in note for note in result.notes)
@@ -42,3 +46,13 @@ def test_divergence_in_the_last_steps_is_rolled_back_too(store, tmp_path, monkey
     assert "the loss is nan at step 11; went back to step 0" in " ".join(result.notes)
     assert math.isfinite(result.held_out["loss"])
     assert all(torch.isfinite(tensor).all() for tensor in weights(tmp_path / "run").values())
+
+
+def test_a_run_that_stays_at_word_frequencies_is_told_so_once(store, tmp_path):
+    """It learns nothing; gone on with after that was said, it does not say it again."""
+    still = {"recipe": ("rate=1e-12",), "save_steps": 10}
+    result = pretrain(settings(store, tmp_path / "run", **still), quiet)
+    [note] = result.notes
+    assert "after 83% of the run the masked-LM loss is" in note and "has not begun to use context" in note
+    shutil.rmtree(saved_states(tmp_path / "run")[-1].folder)
+    assert pretrain(settings(store, tmp_path / "run", resume=True, **still), quiet).notes == ()
