@@ -25,6 +25,7 @@ def test_a_run_leaves_a_model_metrics_and_a_picture(store, tmp_path):
     assert all(0 < row["mfu"] < 1.5 for row in train)
     held_out = [row for row in rows if row.get("split") == "held_out"]
     assert {"mlm_accuracy", "order_accuracy"} <= set(held_out[-1])
+    assert held_out[-1]["loss"] == pytest.approx(held_out[-1]["mlm_loss"] + held_out[-1]["order_loss"])
     assert (tmp_path / "run" / "loss.png").stat().st_size > 1000
     note = json.loads((tmp_path / "run" / "run.json").read_text())
     assert note["status"] == "finished" and note["parents"][0]["role"] == "corpus"
