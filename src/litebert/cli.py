@@ -115,10 +115,22 @@ def ls() -> None:
     from litebert.config import preset_names, read_preset
 
     for name in shipped_names():
-        typer.echo(f"{name:20} trained, comes with litebert: {shipped_about(name)}")
+        _echo_entry(name, f"trained, comes with litebert: {shipped_about(name)}")
     for kind in ("models", "recipes"):
         for name in preset_names(kind):
-            typer.echo(f"{name:20} {'recipe: ' if kind == 'recipes' else ''}{read_preset(kind, name)['about']}")
+            _echo_entry(name, f"{'recipe: ' if kind == 'recipes' else ''}{read_preset(kind, name)['about']}")
+
+
+def _echo_entry(name: str, about: str) -> None:
+    """A line for a program; for a person as many as the window needs."""
+    line = f"{name:20} {about}"
+    if sys.stdout.isatty():
+        import textwrap
+
+        from litebert.terminal import text_width
+
+        line = textwrap.fill(line, text_width(), subsequent_indent=21 * " ")
+    typer.echo(line)
 
 
 @app.command(rich_help_panel=MODELS)

@@ -68,6 +68,17 @@ def test_ls_and_show():
     assert shown["plan"].startswith("0-0 0-1 0-2")
 
 
+def test_ls_fits_the_window_of_a_person(monkeypatch, capsys):
+    from litebert import cli
+
+    monkeypatch.setenv("COLUMNS", "80")
+    for watched in (True, False):
+        monkeypatch.setattr(sys.stdout, "isatty", lambda watched=watched: watched)
+        cli.ls()
+        lines = capsys.readouterr().out.splitlines()
+        assert (max(map(len, lines)) <= 80) == watched  # a program gets a line an entry
+
+
 def test_recipes_are_listed_and_shown_resolved():
     names = [line.split()[0] for line in litebert("ls").stdout.splitlines()]
     assert names[-2:] == ["budget", "paper"]

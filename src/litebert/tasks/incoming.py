@@ -59,7 +59,10 @@ def _lines(file: Path | None) -> Iterator[IO[str]]:
         yield io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", errors="replace", newline="")
         return
     with open_bytes(file) as raw:
-        yield io.TextIOWrapper(raw, encoding="utf-8-sig", errors="replace", newline="")
+        try:
+            yield io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
+        except UnicodeDecodeError:
+            raise InputError(f"{file} is not UTF-8; save the file as UTF-8") from None
 
 
 def _plain(lines: IO[str], name: Path, note: TaskNote, text: str | None) -> Iterator[Item]:

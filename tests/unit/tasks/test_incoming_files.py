@@ -35,6 +35,15 @@ def test_forms(name, content, tmp_path):
     assert found == [("r0", "text 0"), ("r1", "text 1"), ("r2", "text 2")]
 
 
+@pytest.mark.parametrize(
+    ("name", "encoding"), [("rows.csv", "latin-1"), ("rows.csv", "utf-16"), ("rows.txt", "cp1252")]
+)
+def test_a_file_that_is_not_utf_8_is_refused_as_in_training(name, encoding, tmp_path):
+    (tmp_path / name).write_bytes(f"{csv_text(',')}9,caf\xe9,no\n".encode(encoding))
+    with pytest.raises(InputError, match="is not UTF-8; save the file as UTF-8"):
+        list(incoming(tmp_path / name, NOTE))
+
+
 def test_a_file_that_is_no_json(tmp_path):
     (tmp_path / "rows.json").write_text(json.dumps(ROWS[0]) + '\n{"body": \n')
     with pytest.raises(InputError, match=r"rows.json, line 2 is not JSON"):
