@@ -68,13 +68,18 @@ def test_killed_at_every_step(corpus, tokenizer_folder, tmp_path, monkeypatch, o
     assert moment > 10
 
 
-def test_goes_on_without_tokenising_again(corpus, tokenizer_folder, tmp_path, monkeypatch) -> None:
-    folder = tmp_path / "store"
+def killed_at_shard(number: int, corpus: Path, tokenizer_folder: Path, folder: Path, monkeypatch) -> None:
+    """A build that does not live to finish this shard."""
     monkeypatch.setattr("litebert.corpus.selection.BATCH", 1000)
     with monkeypatch.context() as patch:
-        interrupt_at(7, patch, "close", shards.ShardWriter)
+        interrupt_at(number, patch, "close", shards.ShardWriter)
         with pytest.raises(Killed):
             build_store([str(corpus)], tokenizer_folder, folder, SMALL, workers=1)
+
+
+def test_goes_on_without_tokenising_again(corpus, tokenizer_folder, tmp_path, monkeypatch) -> None:
+    folder = tmp_path / "store"
+    killed_at_shard(7, corpus, tokenizer_folder, folder, monkeypatch)
     done = Store.open(folder, partial=True)
     assert len(done.manifest.shards) == 6
     reports = []
@@ -87,11 +92,7 @@ def test_goes_on_without_tokenising_again(corpus, tokenizer_folder, tmp_path, mo
 
 def test_changed_corpus_is_noticed(corpus, tokenizer_folder, tmp_path, monkeypatch) -> None:
     folder = tmp_path / "store"
-    monkeypatch.setattr("litebert.corpus.selection.BATCH", 1000)
-    with monkeypatch.context() as patch:
-        interrupt_at(4, patch, "close", shards.ShardWriter)
-        with pytest.raises(Killed):
-            build_store([str(corpus)], tokenizer_folder, folder, SMALL, workers=1)
+    killed_at_shard(4, corpus, tokenizer_folder, folder, monkeypatch)
     text = corpus.read_text()
     corpus.write_text(text.replace("Number 3.", "Nomber 3."))  # of the same size
     with pytest.raises(InputError, match="not the one that this build began with"):
