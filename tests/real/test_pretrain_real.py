@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from litebert.corpus.build import BuildSettings, build_store
+from litebert.corpus.frequencies import unigram_entropy
 from litebert.corpus.store import Store
 from litebert.pretrain.recipe import read_recipe
 from litebert.pretrain.run import PretrainSettings, pretrain
 from litebert.text.train import TrainSettings, train_tokenizer
-from litebert.train.guard import unigram_entropy
 from litebert.train.settings import Bound
 
 CHARACTERS = 6_000_000

@@ -10,11 +10,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from litebert.corpus.frequencies import log_frequencies
 from litebert.corpus.store import Store
 from litebert.nn.blocks import AttentionBlock, FeedForwardBlock
 from litebert.nn.network import Network
 from litebert.pretrain.recipe import Recipe
-from litebert.train.guard import log_frequencies
 
 Choice = Callable[[Network, Recipe, Store], None]
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from litebert.checkpoints.folder import load_model, save_model
+from litebert.corpus.frequencies import unigram_entropy
 from litebert.corpus.store import Store
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
@@ -23,7 +24,7 @@ from litebert.pretrain.stages import held_out_scores, pretraining_stages
 from litebert.pretrain.warm_start import warm_start
 from litebert.runs import MODEL_FOLDER, RUN_FILE, RunLock, check_run_folder, parent_of, read_run, write_run
 from litebert.text.tokenizers import read_tokenizer
-from litebert.train.guard import StuckWatch, unigram_entropy
+from litebert.train.guard import StuckWatch
 from litebert.train.loop import Loop, Result
 from litebert.train.parallel import Ranks, whole_weights
 from litebert.train.persistence import Saver

@@ -15,6 +15,7 @@ import torch
 
 from litebert.checkpoints.training import saved_states
 from litebert.claims import CLAIMED, Claim, others_at_work, seen_at_work
+from litebert.corpus.frequencies import unigram_entropy
 from litebert.corpus.pairs import Order
 from litebert.corpus.store import Store
 from litebert.durations import format_duration, parse_duration
@@ -28,7 +29,6 @@ from litebert.runs import CHECKPOINTS, LOCK_FILE, MODEL_FOLDER, parent_of, read_
 from litebert.study.catalogue import study_of
 from litebert.study.plans import Row, Study
 from litebert.study.scores import RowScores, read_scores, score_run
-from litebert.train.guard import unigram_entropy
 from litebert.train.stop import StopSignal
 
 ROWS = "rows"
