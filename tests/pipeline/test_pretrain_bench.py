@@ -6,8 +6,9 @@ import time
 import pytest
 import torch
 
+from litebert.bench import pretrain_profile
 from litebert.bench.made_up import mixed_batches
-from litebert.bench.pretrain import bench_pretrain
+from litebert.bench.pretrain import bench_pretrain, choose_setting
 from litebert.bench.pretrain_report import table
 from litebert.bench.theirs import padded_chunks
 from litebert.bench.time_limit import TooLong, at_most
@@ -28,7 +29,7 @@ def test_both_lose_the_same_on_made_up_text(model, tmp_path):
         words = ["num_layers=2", "width=32", "embedding_width=32", "num_heads=2", "feed_forward_width=64"]
         save_model(tmp_path / "bert", pretraining_network(preset_config("bert-base", words)), None, verb="test")
         model = str(tmp_path / "bert")
-    report = bench_pretrain(model, tokens=512, length=32)
+    report = bench_pretrain(choose_setting(model, tokens=512, length=32))
     assert [case.text for case in report.cases] == ["full-length inputs", "mixed lengths"]
     for case in report.cases:
         theirs, ours = case.rows
@@ -39,7 +40,7 @@ def test_both_lose_the_same_on_made_up_text(model, tmp_path):
 
 
 def test_a_store_gives_its_own_lengths_and_masks(store):
-    report = bench_pretrain("albert-tiny", store=store, tokens=512, length=64)
+    report = bench_pretrain(choose_setting("albert-tiny", store=store, tokens=512, length=64))
     theirs, ours = report.cases[1].rows
     assert report.cases[1].text == "the store's own lengths" and report.cases[1].mean_length < 64
     assert theirs.first_loss == pytest.approx(ours.first_loss, abs=2e-5)
@@ -56,7 +57,8 @@ def test_an_engine_that_takes_too_long_is_left_behind(monkeypatch):
     monkeypatch.setattr(torch, "compile", never_ready)
     monkeypatch.setattr(Learner, "compile", lambda self: None)
     said: list[str] = []
-    report = bench_pretrain("albert-tiny", tokens=256, length=32, compiled=True, limit=500, say=said.append)
+    setting = choose_setting("albert-tiny", tokens=256, length=32, compiled=True)
+    report = bench_pretrain(setting, limit=500, say=said.append)
     for case in report.cases:
         ready = {row.engine: not row.problem for row in case.rows}
         assert list(ready.values()) == [True, True, True, False] and "transformers, compiled" in ready
@@ -64,6 +66,34 @@ def test_an_engine_that_takes_too_long_is_left_behind(monkeypatch):
     assert asked == [False, True]  # it is told where shapes change
     assert sum("tokens/s" in sentence for sentence in said) == 6
     assert "not finished in 500 s" in table(report)
+
+
+def test_a_profile_says_what_a_step_spends_its_time_on():
+    full, mixed = pretrain_profile.profile_pretrain(choose_setting("albert-tiny", tokens=512, length=32))
+    assert (full.text, mixed.text) == ("full-length inputs", "mixed lengths")
+    kinds = full.kinds
+    assert list(kinds.values()) == sorted(kinds.values(), reverse=True)
+    assert {"products", "attention", "gelu", "norms", "loss"} < set(kinds)
+    # Four layers of four products each, once forward and twice backward, and those of the heads.
+    products = [kernel for kernel in full.kernels if pretrain_profile.by_kind([kernel]).keys() == {"products"}]
+    assert sum(kernel.count for kernel in products) > 4 * 4 * 3
+    text = pretrain_profile.table([full, mixed])
+    assert "of peak" in text and "products" in text and max(map(len, text.splitlines())) <= 80
+
+
+def test_kernels_of_a_gpu_are_known_by_name():
+    names = {
+        "nvjet_sm90_tst_192x192_64x3_1x2_h_bz_coopB_splitK_NTN": "products",
+        "_backward_keys": "attention",
+        "triton_poi_fused_gelu_gelu_backward_21": "gelu",
+        "triton_per_fused__to_copy_add_native_layer_norm_17": "norms",
+        "triton_red_fused_sum_view_25": "sums",
+        "triton_red_fused__log_softmax__to_copy_argmax_prepare_softmax_online_23": "loss",
+        "Memcpy HtoD (Pinned -> Device)": "copies",
+        "something_new": "other",
+    }
+    kernels = [pretrain_profile.Kernel(name, 1.0, 1.0) for name in names]
+    assert {each.name: next(iter(pretrain_profile.by_kind([each]))) for each in kernels} == names
 
 
 def test_the_alarm_rings_and_is_put_away():
@@ -89,9 +119,9 @@ def _rows(chunk):
 
 def test_mistakes_get_a_sentence():
     with pytest.raises(InputError, match="name an albert or bert model"):
-        bench_pretrain("xlnet-base")
+        choose_setting("xlnet-base")
     with pytest.raises(InputError, match="--length is 1024"):
-        bench_pretrain("albert-tiny", length=1024)
+        choose_setting("albert-tiny", length=1024)
     if not torch.cuda.is_available():
         with pytest.raises(InputError, match="use --device cpu"):
-            bench_pretrain("albert-tiny", device="cuda")
+            choose_setting("albert-tiny", device="cuda")

@@ -33,6 +33,7 @@ from litebert.plan.product import product_rate
 from litebert.pretrain.utilisation import batch_flops
 from litebert.train import precision
 from litebert.train.optimiser_settings import OptimiserSettings
+from litebert.train.settings import Precision
 
 USUAL_MODEL = {"cpu": "albert-small", "cuda": "albert-base-v2"}
 USUAL_TOKENS = {"cpu": 4096, "cuda": 65_536}
@@ -45,7 +46,34 @@ OPTIMISER = OptimiserSettings(name="adamw", rate=1e-4)
 CLIP = 1.0
 
 
-def bench_pretrain(
+@dataclass(frozen=True)
+class Setting:
+    """What is timed, on what."""
+
+    source: str
+    config: EncoderConfig
+    device: torch.device
+    precision: Precision
+    tokens: int
+    length: int
+    texts: Mapping[str, Sequence[Batch]]
+    compiled: bool
+
+
+def bench_pretrain(setting: Setting, limit: float | None = None, say: Callable[[str], None] = lambda _: None) -> Report:
+    """Time both libraries on inputs of full length, on those of a store if there is one, and on mixed ones."""
+    torch.manual_seed(0)
+    network, device = pretraining_network(setting.config), setting.device
+    theirs = their_model(network, "AutoModelForPreTraining")
+    peak = product_rate(device, setting.precision)
+    say(f"a large matrix product runs at {peak / 1e12:.3g} TFLOP/s")
+    rows_at_once, limit = setting.tokens // setting.length, limit or LIMIT[device.type]
+    work = _Work(network, theirs, setting.texts, device, setting.length, rows_at_once, peak, limit)
+    cases = work.cases(setting.compiled, say)
+    return Report(setting.source, device.type, setting.precision, setting.tokens, setting.length, peak, cases)
+
+
+def choose_setting(
     source: str | None = None,
     *,
     store: Path | None = None,
@@ -53,15 +81,12 @@ def bench_pretrain(
     tokens: int | None = None,
     length: int | None = None,
     compiled: bool | None = None,
-    limit: float | None = None,
-    say: Callable[[str], None] = lambda _: None,
-) -> Report:
-    """Time both libraries on inputs of full length, on those of a store if there is one, and on mixed ones."""
+) -> Setting:
+    """What was asked for, and what suits the device for the rest."""
     if device not in USUAL_MODEL or (device == "cuda" and not torch.cuda.is_available()):
         raise InputError(f"there is no device '{device}' here; use --device cpu")
     source, tokens = source or USUAL_MODEL[device], tokens or USUAL_TOKENS[device]
     length = length or USUAL_LENGTH[device]
-    compiled = device == "cuda" if compiled is None else compiled
     opened = Store.open(store) if store else None
     words = ["dropout=0.0", "attention_dropout=0.0", "classifier_dropout=0.0"]
     words += [f"vocab_size={opened.vocab_size}"] if opened else []
@@ -71,15 +96,10 @@ def bench_pretrain(
     if not 8 <= length <= min(config.max_positions, tokens):
         most = min(config.max_positions, tokens)
         raise InputError(f"--length is {length} but must lie between 8 and {most} for {source} and {tokens} tokens")
-    torch.manual_seed(0)
-    network, where = pretraining_network(config), torch.device(device)
-    theirs = their_model(network, "AutoModelForPreTraining")
-    kind = precision.default_precision(where)
-    peak = product_rate(where, kind)
-    say(f"a large matrix product runs at {peak / 1e12:.3g} TFLOP/s")
+    where = torch.device(device)
     texts = _texts(config, opened, tokens, length, STEPS[device])
-    work = _Work(network, theirs, texts, where, length, tokens // length, peak, limit or LIMIT[device])
-    return Report(source, device, kind, tokens, length, peak, work.cases(compiled, say))
+    compiled = device == "cuda" if compiled is None else compiled
+    return Setting(source, config, where, precision.default_precision(where), tokens, length, texts, compiled)
 
 
 def _texts(
@@ -170,7 +190,7 @@ class _Work:
                 step = engine.step_on(batches, CLIP)
                 loss = step(0, True)
                 ready = time.perf_counter() - begun
-                seconds, peak_bytes = self._time(step, len(batches))
+                seconds, peak_bytes = time_steps(step, len(batches), self.device)
         except torch.OutOfMemoryError:
             return Row(name, problem="out of memory")
         except TooLong:
@@ -180,22 +200,23 @@ class _Work:
         ratio = speed / eager if eager else float(not eager)
         return Row(name, speed, ratio, flops / seconds / self.peak, peak_bytes, loss, ready)
 
-    def _time(self, step: Step, count: int) -> tuple[float, int | None]:
-        """The best pass over all batches after one to warm up, and the allocator's peak in those."""
-        on_cuda, best = self.device.type == "cuda", float("inf")
-        for number in range(PASSES[self.device.type] + 1):
-            if on_cuda:
-                torch.cuda.synchronize()
-            begun = time.perf_counter()
-            for index in range(count):
-                step(index, False)
-            if on_cuda:
-                torch.cuda.synchronize()
-            if number:
-                best = min(best, time.perf_counter() - begun)
-            elif on_cuda:
-                torch.cuda.reset_peak_memory_stats()  # compiling tries things out; training does not
-        return best, torch.cuda.max_memory_allocated() if on_cuda else None
+
+def time_steps(step: Step, count: int, device: torch.device) -> tuple[float, int | None]:
+    """The best pass over all batches after one to warm up, and the allocator's peak in those."""
+    on_cuda, best = device.type == "cuda", float("inf")
+    for number in range(PASSES[device.type] + 1):
+        if on_cuda:
+            torch.cuda.synchronize()
+        begun = time.perf_counter()
+        for index in range(count):
+            step(index, False)
+        if on_cuda:
+            torch.cuda.synchronize()
+        if number:
+            best = min(best, time.perf_counter() - begun)
+        elif on_cuda:
+            torch.cuda.reset_peak_memory_stats()  # compiling tries things out; training does not
+    return best, torch.cuda.max_memory_allocated() if on_cuda else None
 
 
 def _forget(device: torch.device) -> None:

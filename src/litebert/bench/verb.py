@@ -72,26 +72,30 @@ def pretrain(
     limit: Annotated[
         float | None, typer.Option(help="Seconds for one engine on one text, compiling included.  [default: 600, 75]")
     ] = None,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Not next to transformers: where the time of our own step goes.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """A pretraining step: tokens per second, memory and share of the peak next to transformers, same weights."""
     import dataclasses
     import json as json_module
 
-    from litebert.bench.pretrain import bench_pretrain
-    from litebert.bench.pretrain_report import table
+    from litebert.bench import pretrain_profile, pretrain_report
+    from litebert.bench.pretrain import bench_pretrain, choose_setting
 
-    report = bench_pretrain(
-        model,
-        store=corpus,
-        device=device,
-        tokens=tokens,
-        length=length,
-        compiled=compiled,
-        limit=limit,
-        say=lambda sentence: typer.echo(sentence, err=True),
-    )
-    typer.echo(json_module.dumps(dataclasses.asdict(report), indent=2) if json else table(report))
+    def say(sentence: str) -> None:
+        typer.echo(sentence, err=True)
+
+    setting = choose_setting(model, store=corpus, device=device, tokens=tokens, length=length, compiled=compiled)
+    if profile:
+        found = pretrain_profile.profile_pretrain(setting, say)
+        figures: object = [dataclasses.asdict(each) for each in found]
+        words = pretrain_profile.table(found)
+    else:
+        report = bench_pretrain(setting, limit, say)
+        figures, words = dataclasses.asdict(report), pretrain_report.table(report)
+    typer.echo(json_module.dumps(figures, indent=2) if json else words)
 
 
 @app.command()

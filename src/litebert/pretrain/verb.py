@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from litebert.train.loop import Result
 
 
 def pretrain(
@@ -46,7 +49,6 @@ def pretrain(
     begun = time.monotonic()
     from litebert.pretrain.arguments import settings_from
     from litebert.pretrain.run import pretrain as run
-    from litebert.train.watch import in_words
 
     def go(out: Path) -> None:
         settings = settings_from(
@@ -75,15 +77,9 @@ def pretrain(
         result = run(settings, lambda sentence: typer.echo(sentence, err=True))
         if os.environ.get("RANK", "0") != "0":
             return  # under torchrun the first one speaks for all
-        typer.echo(f"{result.status} after {result.step:,} steps")
-        typer.echo(f"held out: {in_words(_whole(result.held_out)) or 'nothing'}")
-        for depth, figures in _by_depth(result.held_out).items():
-            typer.echo(f"  at depth {depth}: {in_words(figures)}")
-        if dry_run:
-            return
-        if result.status == "stopped":
-            typer.echo("the same command with --resume goes on")
-        typer.echo(f"the model is in {out / 'model'}")
+        _tell(result)
+        if not dry_run:
+            _tell_where(result.status, out)
 
     if dry_run:
         with tempfile.TemporaryDirectory() as folder:
@@ -93,6 +89,22 @@ def pretrain(
     from litebert.train.parallel import end_rank
 
     end_rank()
+
+
+def _tell(result: "Result") -> None:
+    """How it ended, and how good the model is at every depth that was scored."""
+    from litebert.train.watch import in_words
+
+    typer.echo(f"{result.status} after {result.step:,} steps")
+    typer.echo(f"held out: {in_words(_whole(result.held_out)) or 'nothing'}")
+    for depth, figures in _by_depth(result.held_out).items():
+        typer.echo(f"  at depth {depth}: {in_words(figures)}")
+
+
+def _tell_where(status: str, out: Path) -> None:
+    if status == "stopped":
+        typer.echo("the same command with --resume goes on")
+    typer.echo(f"the model is in {out / 'model'}")
 
 
 def _whole(figures: Mapping[str, float]) -> dict[str, float]:
