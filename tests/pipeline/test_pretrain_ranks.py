@@ -14,6 +14,7 @@ from toy_pretraining import quiet, settings, weights
 from litebert.checkpoints.training import saved_states
 from litebert.pretrain.run import pretrain
 from litebert.train.metrics import read_metrics
+from litebert.train.settings import Bound
 
 RANK = """
 import sys
@@ -22,16 +23,19 @@ sys.path.insert(0, {toys!r})
 import toy_pretraining as toy
 from litebert.pretrain.run import pretrain
 from litebert.train.parallel import end_rank
-settings = toy.settings(Path({store!r}), Path({out!r}), recipe={recipe!r}, sharded={sharded}, save_steps=6)
+how = dict(recipe={recipe!r}, sharded={sharded}, save_steps=6, bound=toy.{bound})
+settings = toy.settings(Path({store!r}), Path({out!r}), **how)
 pretrain(settings, toy.quiet)
 end_rank()
 """
 
 
-def run_on_two_ranks(store: Path, out: Path, *, sharded: bool, recipe=()) -> None:
+def run_on_two_ranks(store: Path, out: Path, *, sharded: bool, recipe=(), bound=Bound(steps=12)) -> None:
     toys = str(Path(toy_pretraining.__file__).parent)
     script = out.with_suffix(".py")
-    script.write_text(RANK.format(toys=toys, store=str(store), out=str(out), recipe=recipe, sharded=sharded))
+    script.write_text(
+        RANK.format(toys=toys, store=str(store), out=str(out), recipe=recipe, sharded=sharded, bound=bound)
+    )
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr[-3000:]
@@ -64,3 +68,10 @@ def test_resumed_with_another_number_of_ranks(store, tmp_path):
     pretrain(resumed, quiet)
     for name, tensor in weights(tmp_path / "one").items():
         torch.testing.assert_close(weights(tmp_path / "two")[name], tensor, atol=2e-5, rtol=1e-4)
+
+
+def test_two_ranks_do_the_arithmetic_of_one(store, tmp_path):
+    bound = Bound(flops=1e9)
+    one = pretrain(settings(store, tmp_path / "one", bound=bound), quiet)
+    run_on_two_ranks(store, tmp_path / "two", sharded=False, bound=bound)
+    assert one.step > 5 and read_metrics(tmp_path / "two")[-1]["step"] == one.step

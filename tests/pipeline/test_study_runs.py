@@ -65,6 +65,18 @@ def test_finished_rows_are_not_run_again_and_more_seeds_add_rows(store, tmp_path
         run_study(replace(first, steps=7), quiet)
 
 
+def test_rows_of_the_same_arithmetic(store, tmp_path):
+    """Half the layers take more steps for the same work, and a study of steps is another one."""
+    chosen = settings(store, tmp_path / "study", "elastic", steps=None, flops=2e8)
+    report = report_of(run_study(chosen, quiet))
+    steps = {line.row.name: line.steps for line in report.lines}
+    assert steps["depth-1"] > 1.5 * steps["depth-4"] and report.length == "in 2e+08 operations"
+    with pytest.raises(InputError, match="holds a study with steps None, not 6"):
+        run_study(replace(chosen, steps=6, flops=None), quiet)
+    with pytest.raises(InputError, match="in one way how long each row trains"):
+        replace(chosen, steps=6)
+
+
 def test_a_row_that_was_killed_goes_on_and_ends_the_same(store, tmp_path):
     whole, killed = (settings(store, tmp_path / name, "dropout") for name in ("whole", "killed"))
     run_study(whole, quiet)

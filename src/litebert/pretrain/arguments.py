@@ -18,30 +18,21 @@ from litebert.train.settings import Bound, Precision
 
 
 def settings_from(
-    *,
     preset: str,
     words: Sequence[str],
     corpus: Path,
     out: Path,
-    recipe: str,
-    budget: str | None,
-    steps: int | None,
-    tokens: float | None,
-    start: str | None,
-    seed: int,
-    resume: bool,
-    device: str,
-    precision: str | None,
-    compiled: bool | None,
-    checkpointing: bool,
-    sharded: bool,
-    micro_tokens: int,
-    save_every: str,
-    tensorboard: bool,
-    sinks: Sequence[str],
-    begun: float | None = None,
+    *,
+    bound: Bound | None,
+    recipe: str = "budget",
+    device: str = "",
+    precision: str | None = None,
+    save_every: str = "5m",
 ) -> PretrainSettings:
-    """Settings, checked; fields of the recipe and of the model may stand side by side among ``words``."""
+    """Settings, checked; fields of the recipe and of the model may stand side by side among ``words``.
+
+    Without a bound the recipe's own number of steps counts.
+    """
     _check_words(preset, words)
     for_recipe = [word for word in words if word.partition("=")[0] in RECIPE_FIELDS]
     chosen = read_recipe(recipe, for_recipe)
@@ -53,33 +44,31 @@ def settings_from(
         chosen = replace(chosen, least_steps=0)  # a batch that was asked for is the batch
     if precision not in (None, "bf16", "fp16", "fp32"):
         raise InputError(f"--precision is '{precision}' but must be bf16, fp16 or fp32")
-    if budget is None and steps is None and tokens is None:
-        steps = chosen.steps
-    bound = Bound(
-        steps=steps,
-        tokens=None if tokens is None else int(tokens),
-        seconds=None if budget is None else parse_duration(budget),
-    )
     return PretrainSettings(
         preset=preset,
         corpus=corpus,
         out=out,
         recipe=chosen,
-        bound=bound,
+        bound=bound or Bound(steps=chosen.steps),
         overrides=tuple(word for word in words if word not in for_recipe),
-        source=start,
-        seed=seed,
-        resume=resume,
         device=usable_device(device),
         precision=cast(Precision | None, precision),
-        compiled=compiled,
-        checkpointing=checkpointing,
-        sharded=sharded,
-        micro_tokens=micro_tokens,
         save_seconds=parse_duration(save_every) if not save_every.isdigit() else 0.0,
         save_steps=int(save_every) if save_every.isdigit() else None,
-        sinks=tuple(dict.fromkeys([*(["tensorboard"] if tensorboard else []), *sinks])),
-        begun=begun,
+    )
+
+
+def bound_from(
+    *, budget: str | None, steps: int | None, flops: float | None, tokens: float | None = None
+) -> Bound | None:
+    """How long to train, where that was said."""
+    if budget is None and steps is None and tokens is None and flops is None:
+        return None
+    return Bound(
+        steps=steps,
+        tokens=None if tokens is None else int(tokens),
+        seconds=None if budget is None else parse_duration(budget),
+        flops=flops,
     )
 
 

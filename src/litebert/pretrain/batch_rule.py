@@ -27,6 +27,8 @@ def with_enough_steps(recipe: Recipe, encoder: EncoderConfig, bound: Bound, peak
     tokens = float("inf") if bound.tokens is None else float(bound.tokens)
     if bound.seconds is not None:
         tokens = min(tokens, bound.seconds * REACHED_SHARE * peak / _flops(recipe, encoder))
+    if bound.flops is not None:
+        tokens = min(tokens, bound.flops / _flops(recipe, encoder))
     factor = 1
     smallest = min(size for _, size in recipe.batch_tokens)
     while tokens / (smallest // factor) < recipe.least_steps and smallest // (2 * factor) >= LEAST_BATCH:

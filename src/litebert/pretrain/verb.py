@@ -21,6 +21,9 @@ def pretrain(
     budget: Annotated[str | None, typer.Option(help="Wall-clock time to train for: 20m, 2h.")] = None,
     steps: Annotated[int | None, typer.Option(help="Steps to train for.")] = None,
     tokens: Annotated[float | None, typer.Option(help="Tokens to train for, such as 1e8.")] = None,
+    flops: Annotated[
+        float | None, typer.Option(help="Arithmetic to train for, such as 1e16: minutes of an ideal machine.")
+    ] = None,
     start: Annotated[
         str | None, typer.Option("--from", help="A model folder to start from, perhaps shallower.")
     ] = None,
@@ -41,37 +44,41 @@ def pretrain(
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard files, too.")] = False,
     log_to: Annotated[list[str] | None, typer.Option(help="wandb or mlflow.")] = None,
 ) -> None:
-    """Pretrain an encoder on a token store, to a budget of time, steps or tokens."""
+    """Pretrain an encoder on a token store, to a budget of time, steps, tokens or arithmetic."""
     import os
     import tempfile
     import time
 
     begun = time.monotonic()
-    from litebert.pretrain.arguments import settings_from
+    from dataclasses import replace
+
+    from litebert.pretrain.arguments import bound_from, settings_from
     from litebert.pretrain.run import pretrain as run
+    from litebert.train.settings import Bound
 
     def go(out: Path) -> None:
-        settings = settings_from(
-            preset=preset,
-            words=overrides or [],
-            corpus=corpus,
-            out=out,
+        bound = bound_from(budget=budget, steps=steps, tokens=tokens, flops=flops)
+        read = settings_from(
+            preset,
+            overrides or [],
+            corpus,
+            out,
+            bound=Bound(steps=2) if dry_run else bound,
             recipe=recipe,
-            budget=budget,
-            steps=2 if dry_run else steps,
-            tokens=None if dry_run else tokens,
-            start=start,
-            seed=seed,
-            resume=resume,
             device=device,
             precision=precision,
+            save_every="1" if dry_run else save_every,
+        )
+        settings = replace(
+            read,
+            source=start,
+            seed=seed,
+            resume=resume,
             compiled=compiled,
             checkpointing=checkpointing,
             sharded=sharded,
             micro_tokens=micro_tokens,
-            save_every="1" if dry_run else save_every,
-            tensorboard=tensorboard,
-            sinks=log_to or [],
+            sinks=tuple(dict.fromkeys([*(["tensorboard"] if tensorboard else []), *(log_to or [])])),
             begun=begun,
         )
         result = run(settings, lambda sentence: typer.echo(sentence, err=True))

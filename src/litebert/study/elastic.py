@@ -29,7 +29,8 @@ def elastic_study(encoder: EncoderConfig) -> Study:
         axis="layers",
         notes=(
             "With --budget all rows have the same minutes, in which a shallow model takes more steps than a deep one. "
-            "With --steps all take as many steps, which cost a shallow model less time.",
+            "With --flops it is the same arithmetic. With --steps all take as many steps, which cost a shallow model "
+            "less time.",
             "Where the recipe lets depth grow it does so in every row, in shares of the row's own layers.",
         ),
     )

@@ -36,8 +36,7 @@ def make_page(done: "Done", report: Report) -> str:
     """The page."""
     study, settings = report.study, done.settings
     title = f"Study: {study.about}"
-    length = settings.budget or f"{settings.steps:,} steps"
-    described = f"{settings.preset} with the {settings.recipe} recipe, {length} a row, seeds: {settings.seeds}"
+    described = f"{settings.preset} with the {settings.recipe} recipe, {settings.length} a row, seeds: {settings.seeds}"
     if settings.words:
         described += f", {' '.join(settings.words)}"
     if study.table:

@@ -79,7 +79,7 @@ def report_of(done: "Done") -> Report:
         notes=(*done.notes, *_at_once(done)),
         complete=done.complete,
         unigram=done.unigram,
-        length=f"in {done.settings.budget}" if done.settings.budget else "as set",
+        length="as set" if done.settings.steps else f"in {done.settings.length}",
         ranking=_ranking(study, by_metric["mlm_loss"], done.unigram) if study.ranked else "",
     )
 

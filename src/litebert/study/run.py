@@ -22,7 +22,7 @@ from litebert.durations import format_duration, parse_duration
 from litebert.errors import InputError
 from litebert.nn.families import preset_config
 from litebert.plan.parameters import count_parameters
-from litebert.pretrain.arguments import settings_from
+from litebert.pretrain.arguments import bound_from, settings_from
 from litebert.pretrain.recipe import RECIPE_FIELDS
 from litebert.pretrain.run import PretrainSettings, network_config, pretrain
 from litebert.runs import CHECKPOINTS, LOCK_FILE, MODEL_FOLDER, parent_of, read_run, update_run, write_run
@@ -47,6 +47,7 @@ class StudySettings:
     out: Path
     budget: str | None
     steps: int | None
+    flops: float | None = None
     seeds: int = 1
     recipe: str = "budget"
     words: tuple[str, ...] = ()
@@ -58,13 +59,19 @@ class StudySettings:
     def __post_init__(self) -> None:
         if self.seeds < 1:
             raise InputError(f"--seeds is {self.seeds} but must be 1 or more")
-        if (self.budget is None) == (self.steps is None):
-            raise InputError("say how long each row trains: --budget 5m, or --steps 1000")
+        if sum(length is not None for length in (self.budget, self.steps, self.flops)) != 1:
+            raise InputError("say in one way how long each row trains: --budget 5m, --steps 1000 or --flops 1e16")
 
     def facts(self) -> dict[str, Any]:
         """What must be the same when a study is gone on with."""
         fields = asdict(self)
-        return {name: str(fields[name]) for name in fields if name not in ("out", "seeds", "corpus")}
+        left_out = ("out", "seeds", "corpus", *(() if self.flops else ("flops",)))  # studies from before it have none
+        return {name: str(fields[name]) for name in fields if name not in left_out}
+
+    @property
+    def length(self) -> str:
+        """How long each row trains."""
+        return self.budget or (f"{self.steps:,} steps" if self.steps else f"{self.flops:g} operations")
 
 
 @dataclass(frozen=True)
@@ -144,27 +151,23 @@ def row_settings(settings: StudySettings, study: Study, row: Row, seed: int) -> 
     """A row as a pretraining run; the study's and the row's own fields win over the user's."""
     folder = row_folder(settings, row, seed)
     start = row_folder(settings, study.row(row.start), seed) / MODEL_FOLDER if row.start else None
-    return settings_from(
-        preset=settings.preset,
-        words=[*settings.words, *study.recipe_words, *row.words],
-        corpus=settings.corpus,
-        out=folder,
+    read = settings_from(
+        settings.preset,
+        [*settings.words, *study.recipe_words, *row.words],
+        settings.corpus,
+        folder,
+        bound=bound_from(budget=settings.budget, steps=settings.steps, flops=settings.flops),
         recipe=settings.recipe,
-        budget=settings.budget,
-        steps=settings.steps,
-        tokens=None,
-        start=None if start is None else str(start),
-        seed=seed,
-        resume=False,
         device=settings.device,
         precision=settings.precision,
-        compiled=settings.compiled,
-        checkpointing=False,
-        sharded=False,
-        micro_tokens=settings.micro_tokens,
         save_every="2m",
-        tensorboard=False,
-        sinks=(),
+    )
+    return replace(
+        read,
+        source=None if start is None else str(start),
+        seed=seed,
+        compiled=settings.compiled,
+        micro_tokens=settings.micro_tokens,
     )
 
 
@@ -176,11 +179,10 @@ def row_folder(settings: StudySettings, row: Row, seed: int) -> Path:
 def in_words(settings: StudySettings, study: Study) -> str:
     """How long it will take."""
     count = len(study.trained) * settings.seeds
-    each = settings.budget or f"{settings.steps:,} steps"
     if settings.budget is None:
-        return f"{count} runs of {each}"
+        return f"{count} runs of {settings.length}"
     total = format_duration(count * parse_duration(settings.budget))
-    return f"{count} runs of {each}: about {total}, and a little to compile and to score each"
+    return f"{count} runs of {settings.length}: about {total}, and a little to compile and to score each"
 
 
 def _scores_of(settings: StudySettings, study: Study) -> dict[str, dict[int, RowScores]]:

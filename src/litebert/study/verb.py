@@ -17,6 +17,9 @@ def study(
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the study.")] = Path("study"),
     budget: Annotated[str | None, typer.Option(help="Time to train each row for: 5m, 2h.")] = None,
     steps: Annotated[int | None, typer.Option(help="Steps of each row, instead of time.")] = None,
+    flops: Annotated[
+        float | None, typer.Option(help="Arithmetic of each row, instead of time: fair where rows share a device.")
+    ] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each row; more than one measures the noise of training.")] = 1,
     preset: Annotated[str, typer.Option(help="The model that rows are made from.")] = "albert-base",
     recipe: Annotated[str, typer.Option(help="budget or paper.")] = "budget",
@@ -51,6 +54,7 @@ def study(
         out=out,
         budget=budget,
         steps=steps,
+        flops=flops,
         seeds=seeds,
         recipe=recipe,
         words=tuple(overrides or ()),

@@ -154,8 +154,7 @@ class Loop:
 
     def progress(self, reserve: float = 0.0) -> float:
         """How much of the run is done, from 0 to 1; ``reserve`` seconds count as gone."""
-        place = self.place
-        return self.settings.bound.progress(place.step, place.tokens, place.seconds + reserve, place.lead)
+        return self.settings.bound.progress(self.place, reserve)
 
     def _next_held_out(self, progress: float) -> float:
         every = self.settings.held_out_every
@@ -178,8 +177,10 @@ class Loop:
         place.tokens += lost.tokens
         place.positions[stage.name] = stage.source.advance(place.positions[stage.name], count)
         stretch.steps.append(lost)
-        if stage.flops and self.peak:
-            stretch.flops += sum(map(stage.flops, batches))
+        if stage.flops and (self.peak or self.settings.bound.flops):
+            flops = sum(map(stage.flops, batches))
+            stretch.flops += flops if self.peak else 0.0
+            place.flops += self.ranks.total([flops])[0] if self.settings.bound.flops else 0.0
         if place.step % self.settings.log_every == 0 or place.step <= 2:
             self._flush()
 

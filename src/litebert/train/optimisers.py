@@ -18,6 +18,7 @@ from litebert.train.lamb import Lamb
 from litebert.train.muon import Substitutes
 from litebert.train.optimiser_settings import OptimiserSettings
 from litebert.train.parallel import cut_like, norm_of_gradients
+from litebert.train.stacked_muon import StackedMuon
 
 THIRDS = 3  # query, key, value
 FUSED_KERNELS = ("cpu", "cuda")  # devices with a one-kernel AdamW in every torch that we support
@@ -223,4 +224,4 @@ def _adamw(groups: list[dict[str, Any]], settings: OptimiserSettings) -> torch.o
 
 
 def _muon(groups: list[dict[str, Any]], settings: OptimiserSettings) -> torch.optim.Optimizer:
-    return torch.optim.Muon(groups, momentum=settings.muon_momentum)
+    return StackedMuon(groups, momentum=settings.muon_momentum)

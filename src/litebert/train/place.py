@@ -11,6 +11,7 @@ class Place:
 
     step: int = 0
     tokens: int = 0
+    flops: float = 0.0  # arithmetic of all ranks; counted where it bounds the run
     seconds: float = 0.0
     lead: float = 0.0  # of those, what passed before the first step was done (imports, compiling): not in the schedule
     rate_scale: float = 1.0  # lowered by rollbacks

@@ -1,6 +1,6 @@
 """How the rate, the length of inputs and the batch change over a run, as functions of progress alone.
 
-Progress goes from 0 to 1 and is measured by whatever bounds the run: steps, tokens or the clock.
+Progress goes from 0 to 1 and is measured by whatever bounds the run: steps, tokens, arithmetic or the clock.
 """
 
 import math

@@ -1,34 +1,45 @@
 """How a run is bounded and driven: what the one loop needs to know, whatever it trains."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from litebert.errors import InputError
 from litebert.train.optimiser_settings import OptimiserSettings
 from litebert.train.schedules import ScheduleSettings, check_stages, stage
+
+if TYPE_CHECKING:
+    from litebert.train.place import Place
 
 Precision = Literal["bf16", "fp16", "fp32"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """When a run ends: after so many steps, tokens or seconds, whichever is given (the first to be reached)."""
+    """When a run ends: after so many steps, tokens, seconds or operations, whichever is given (or reached first).
+
+    Operations are those of the model's arithmetic on real tokens, as ``plan`` counts them: minutes of an ideal machine.
+    """
 
     steps: int | None = None
     tokens: int | None = None
     seconds: float | None = None
+    flops: float | None = None
 
     def __post_init__(self) -> None:
-        given = [value for value in (self.steps, self.tokens, self.seconds) if value is not None]
+        given = [value for value in (self.steps, self.tokens, self.seconds, self.flops) if value is not None]
         if not given:
-            raise InputError("say how long to train: --budget 20m, --steps 1000 or --tokens 1e8")
+            raise InputError("say how long to train: --budget 20m, --steps 1000, --tokens 1e8 or --flops 1e16")
         if min(given) <= 0:
-            raise InputError("a budget, a number of steps or of tokens must be more than nothing")
+            raise InputError("a budget, a number of steps, of tokens or of operations must be more than nothing")
 
-    def progress(self, steps: int, tokens: int, seconds: float, lead: float = 0.0) -> float:
-        """How much of the run is done, from 0 to 1; ``lead`` seconds belong to the budget but not to the schedule."""
-        clock = None if self.seconds is None else max(self.seconds - lead, 1e-9)
-        parts = ((steps, self.steps), (tokens, self.tokens), (max(seconds - lead, 0.0), clock))
+    def progress(self, place: "Place", reserve: float = 0.0) -> float:
+        """How much of the run is done, from 0 to 1; ``reserve`` seconds count as gone.
+
+        The seconds before the first step belong to the budget but not to the schedule.
+        """
+        clock = None if self.seconds is None else max(self.seconds - place.lead, 1e-9)
+        seconds = max(place.seconds + reserve - place.lead, 0.0)
+        parts = ((place.step, self.steps), (place.tokens, self.tokens), (seconds, clock), (place.flops, self.flops))
         return min(1.0, max(done / total for done, total in parts if total is not None))
 
 

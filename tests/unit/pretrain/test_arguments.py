@@ -6,16 +6,14 @@ import pytest
 
 from litebert.config import parse_share
 from litebert.errors import InputError
-from litebert.pretrain.arguments import settings_from
+from litebert.pretrain.arguments import bound_from, settings_from
 from litebert.pretrain.recipe import read_recipe
+from litebert.train.settings import Bound
 
 
 def settings(preset: str, *words: str):
     """Settings of a run of ten steps."""
-    chosen = {"budget": None, "steps": 10, "tokens": None, "start": None, "seed": 0, "resume": False, "device": "cpu"}
-    how = {"precision": None, "compiled": None, "checkpointing": False, "sharded": False, "micro_tokens": 0}
-    rest = {"save_every": "5m", "tensorboard": False, "sinks": [], "recipe": "budget"}
-    return settings_from(preset=preset, words=words, corpus=Path("store"), out=Path("run"), **chosen, **how, **rest)
+    return settings_from(preset, words, Path("store"), Path("run"), bound=Bound(steps=10), device="cpu")
 
 
 @pytest.mark.parametrize(
@@ -54,3 +52,11 @@ def test_a_share_that_is_none(text, said):
     with pytest.raises(InputError) as caught:
         parse_share(text, "--held-out")
     assert str(caught.value).endswith(said)
+
+
+def test_how_long_to_train():
+    assert bound_from(budget=None, steps=None, flops=None) is None
+    assert settings_from("albert-tiny", [], Path("store"), Path("run"), bound=None, device="cpu").bound.steps == 5000
+    assert bound_from(budget="2m", steps=None, flops=None, tokens=1e6) == Bound(seconds=120.0, tokens=1_000_000)
+    with pytest.raises(InputError, match="of operations must be more than nothing"):
+        bound_from(budget=None, steps=None, flops=0.0)

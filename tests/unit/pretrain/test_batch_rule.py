@@ -26,6 +26,7 @@ def test_enough_tokens_keep_the_batch():
 def test_fewer_tokens_halve_it_until_there_are_enough_steps():
     assert batch(Bound(tokens=1500 * 32768 - 1)) == 16384
     assert batch(Bound(tokens=1500 * 4096)) == 4096
+    assert batch(Bound(flops=1e18)) == 32768 and batch(Bound(flops=1e15)) == LEAST_BATCH
 
 
 def test_a_slow_machine_takes_the_least_batch():

@@ -70,11 +70,8 @@ def grown_recipe(tmp_path, monkeypatch):
 
 def test_a_named_recipe_grows_only_models_that_can(grown_recipe, tmp_path):
     def recipe(*words: str):
-        return settings_from(
-            preset="albert-tiny", words=words, corpus=tmp_path, out=tmp_path, recipe=grown_recipe, budget=None,
-            steps=None, tokens=None, start=None, seed=0, resume=False, device="cpu", precision=None, compiled=None,
-            checkpointing=False, sharded=False, micro_tokens=0, save_every="5m", tensorboard=False, sinks=(),
-        ).recipe  # fmt: skip
+        chosen = settings_from("albert-tiny", words, tmp_path, tmp_path, bound=None, recipe=grown_recipe, device="cpu")
+        return chosen.recipe
 
     assert recipe().depths == ((0.0, 0.5), (0.5, 1.0))
     assert recipe("share=none").depths == ()
