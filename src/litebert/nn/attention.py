@@ -122,6 +122,7 @@ def _attend_padded(q: Tensor, k: Tensor, v: Tensor, layout: Layout, bias: Tensor
 
 
 def _sum_type(q: Tensor) -> torch.dtype:
+    """Of the softmax sums, and of all inside the kernel: in bf16 its backward pass takes four times as long as in fp32."""
     return torch.float64 if q.dtype == torch.float64 else torch.float32
 
 
@@ -131,8 +132,9 @@ def _attend_runs(q: Tensor, k: Tensor, v: Tensor, starts: Tensor) -> tuple[Tenso
     """The attended values (T, A, D) and the logarithm of the softmax sums (T, A) that the backward pass needs."""
     out = torch.empty(q.shape, dtype=q.dtype)
     sums = torch.empty(q.shape[:2], dtype=_sum_type(q))
+    inputs = [x.to(sums.dtype) for x in (q, k, v)]
     for run in _runs(starts):
-        part, part_sums = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*(run.view(x) for x in (q, k, v)))
+        part, part_sums = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*(run.view(x) for x in inputs))
         run.view(out).copy_(part)
         run.view(sums).copy_(part_sums)
     return out, sums
@@ -148,9 +150,10 @@ def _attend_runs_backward(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, sums: Tensor, starts: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     grads = tuple(torch.empty(q.shape, dtype=q.dtype) for _ in range(3))
+    inputs = [x.to(sums.dtype) for x in (grad, q, k, v, out, sums)]
     for run in _runs(starts):
         parts = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
-            *(run.view(x) for x in (grad, q, k, v, out, sums)), 0.0, False
+            *(run.view(x) for x in inputs), 0.0, False
         )
         for whole, part in zip(grads, parts, strict=True):
             run.view(whole).copy_(part)

@@ -1,6 +1,7 @@
 """torch's Muon with the matrices of one shape made orthogonal together; its state, settings and results are torch's.
 
-Torch takes them one at a time, some 35 small kernels for each, and an unshared BERT has 72.
+Torch takes them one at a time, some 35 small kernels for each, and an unshared BERT has 72. And always in bf16, which
+most laptops do not multiply in: there it takes longer than all the rest of a step. Here it is fp32 then.
 """
 
 from collections.abc import Callable, Sequence
@@ -8,6 +9,8 @@ from typing import Any, overload
 
 import torch
 from torch import Tensor
+
+from litebert.train.precision import cpu_has_bf16
 
 
 class StackedMuon(torch.optim.Muon):
@@ -35,7 +38,8 @@ class StackedMuon(torch.optim.Muon):
         gradients, momenta = [matrix.grad for matrix in matrices], [self._momentum(matrix) for matrix in matrices]
         torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
         ahead = torch._foreach_lerp(gradients, momenta, group["momentum"])
-        directions = orthogonal(ahead, group["ns_coefficients"], group["ns_steps"], group["eps"])
+        dtype = torch.bfloat16 if ahead[0].is_cuda or cpu_has_bf16() else torch.float32
+        directions = orthogonal(ahead, dtype, group["ns_coefficients"], group["ns_steps"], group["eps"])
         torch._foreach_mul_(matrices, 1 - group["lr"] * group["weight_decay"])
         for matrix, direction in zip(matrices, directions, strict=True):
             rows, columns = matrix.shape
@@ -50,14 +54,14 @@ class StackedMuon(torch.optim.Muon):
 
 
 def orthogonal(
-    matrices: Sequence[Tensor], coefficients: tuple[float, float, float], steps: int, eps: float
+    matrices: Sequence[Tensor], dtype: torch.dtype, coefficients: tuple[float, float, float], steps: int, eps: float
 ) -> list[Tensor]:
-    """Each matrix with all its singular values near 1, in bf16, by Newton and Schulz's iteration."""
+    """Each matrix with all its singular values near 1, by Newton and Schulz's iteration."""
     wide = [matrix.T if matrix.shape[0] > matrix.shape[1] else matrix for matrix in matrices]
     found = list(wide)
     for shape in {tuple(matrix.shape) for matrix in wide}:
         places = [place for place, matrix in enumerate(wide) if tuple(matrix.shape) == shape]
-        stack = _iterate(torch.stack([wide[place].bfloat16() for place in places]), coefficients, steps, eps)
+        stack = _iterate(torch.stack([wide[place].to(dtype) for place in places]), coefficients, steps, eps)
         for place, result in zip(places, stack.unbind(), strict=True):
             found[place] = result
     return [
