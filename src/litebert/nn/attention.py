@@ -122,7 +122,7 @@ def _attend_padded(q: Tensor, k: Tensor, v: Tensor, layout: Layout, bias: Tensor
 
 
 def _sum_type(q: Tensor) -> torch.dtype:
-    """Of the softmax sums, and of all inside the kernel: in bf16 its backward pass takes four times as long as in fp32."""
+    """Of the softmax sums, and of all inside the kernel, whose backward pass takes four times as long in bf16."""
     return torch.float64 if q.dtype == torch.float64 else torch.float32
 
 

@@ -47,6 +47,19 @@ def test_attention_is_the_textbooks(way):
         torch.testing.assert_close(a.grad, b.grad)
 
 
+def test_half_precision_on_a_cpu_rounds_only_what_goes_in_and_out():
+    half = tensors(torch.bfloat16)
+    exact = [x.detach().double().requires_grad_() for x in half]
+    out, expected = attention.attend(*half, Layout.of(LENGTHS)), textbook(*exact)
+    assert out.dtype == torch.bfloat16
+    torch.testing.assert_close(out.double(), expected, rtol=2**-8, atol=1e-6)
+    out.sum().backward()
+    expected.sum().backward()
+    for a, b in zip(half, exact, strict=True):
+        assert a.grad.dtype == torch.bfloat16
+        torch.testing.assert_close(a.grad.double(), b.grad, rtol=2**-7, atol=0.01)
+
+
 def test_bias_and_its_gradient():
     layout = Layout.of(LENGTHS)
     bias = torch.randn(len(LENGTHS), 2, 5, 5, dtype=torch.float64, requires_grad=True)
