@@ -3,8 +3,8 @@
 python examples/squad_by_article.py dev-v1.1.json OUT     writes OUT/train.json and OUT/dev.json
 """
 
+import argparse
 import json
-import sys
 from pathlib import Path
 
 
@@ -23,4 +23,7 @@ def main(source: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("source", type=Path, help="a SQuAD file")
+    words.add_argument("out", type=Path, help="the folder to make")
+    main(**vars(words.parse_args()))
