@@ -19,7 +19,7 @@ from litebert.tasks.columns import Columns, check_columns, find_columns
 from litebert.tasks.examples import Example, Item
 from litebert.tasks.predicting import TaskNote
 from litebert.tasks.squad import is_squad_form, parse_questions
-from litebert.tasks.table_files import Table, comma_or_semicolon, read_table, read_text
+from litebert.tasks.table_files import Table, comma_or_semicolon, read_table, read_text, tsv_is_quoted
 from litebert.tasks.tables import Row, make_items
 from litebert.text.streams import kind_of, open_bytes
 
@@ -46,7 +46,7 @@ def incoming(file: Path | None, note: TaskNote, *, text: str | None = None) -> I
             if kind in PLAIN:
                 yield from _plain(lines, name, note, text)
             elif kind in (".csv", ".tsv"):
-                yield from _items(_separated(lines, name, "," if kind == ".csv" else "\t"), name, note, text)
+                yield from _items(_separated(lines, name, kind), name, note, text)
             elif kind in (".jsonl", ".ndjson"):
                 yield from _items(_objects(enumerate(lines, start=1), name), name, note, text)
             else:
@@ -85,10 +85,11 @@ def _plain(lines: IO[str], name: Path, note: TaskNote, text: str | None) -> Iter
         yield Example(key=str(number - 1), first=before, second=after if note.pairs else None)
 
 
-def _separated(lines: IO[str], name: Path, delimiter: str) -> Iterator[Cells]:
-    quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
+def _separated(lines: IO[str], name: Path, kind: str) -> Iterator[Cells]:
     head = lines.readline()
-    delimiter = comma_or_semicolon(head) if delimiter == "," else delimiter
+    delimiter, quoting = comma_or_semicolon(head), csv.QUOTE_MINIMAL
+    if kind == ".tsv":
+        delimiter, quoting = "\t", csv.QUOTE_MINIMAL if _is_quoted(name) else csv.QUOTE_NONE
     reader = csv.reader(chain([head], lines), delimiter=delimiter, quoting=quoting, strict=True)  # type: ignore[arg-type]
     csv.field_size_limit(sys.maxsize)
     columns: tuple[str, ...] = ()
@@ -108,6 +109,12 @@ def _separated(lines: IO[str], name: Path, delimiter: str) -> Iterator[Cells]:
             raise InputError(f"{name}, line {line} has {len(row)} cells but the header has {len(columns)}; correct it")
         else:
             yield columns, tuple(row), line
+
+
+def _is_quoted(file: Path) -> bool:
+    """Whether cells of a table parted by tabs are quoted: as for training, all of it is looked at."""
+    with _lines(file) as lines:
+        return tsv_is_quoted(lines)
 
 
 def _objects(lines: Iterator[tuple[int, str]], name: Path) -> Iterator[Cells]:

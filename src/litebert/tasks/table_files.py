@@ -6,7 +6,7 @@ Every row keeps the line it starts on, so that whatever is wrong with it can be 
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,7 +119,7 @@ def _read_tsv(path: Path, text: str) -> Table:
         return Table(path=path, columns=(), rows=(), lines=())
     width = len(rows[0][1])
     odd = next(((number, row) for number, row in rows if len(row) != width), None)
-    if odd is not None or _looks_quoted(rows):
+    if tsv_is_quoted(text.split("\n")):
         try:
             return _read_csv(path, text, "\t")
         except InputError:
@@ -138,14 +138,26 @@ def _read_tsv(path: Path, text: str) -> Table:
     )
 
 
-def _looks_quoted(rows: Sequence[tuple[int, Sequence[str]]]) -> bool:
-    """Whether a program quoted the cells: every one that starts with a quote is quoted well, and had to be."""
-    quoted = [cell for _, row in rows for cell in row if cell.startswith('"')]
-    if not quoted or not all(len(cell) > 1 and cell.endswith('"') for cell in quoted):
-        return False
-    inside = [cell[1:-1] for cell in quoted]
-    well = all('"' not in cell.replace('""', "") for cell in inside)
-    return well and (all('""' in cell for cell in inside) or len(quoted) == sum(len(row) for _, row in rows))
+def tsv_is_quoted(lines: Iterable[str]) -> bool:
+    """Whether a program quoted the cells: every one that starts with a quote is quoted well, and had to be.
+
+    Lines of unequal width say so, too: a tab or a line end is inside a cell.
+    """
+    widths: set[int] = set()
+    cells = quoted = doubled = 0
+    well = True
+    for line in lines:
+        row = line.rstrip("\r\n").split("\t")
+        if row == [""]:
+            continue
+        widths.add(len(row))
+        cells += len(row)
+        for cell in (cell for cell in row if cell.startswith('"')):
+            inside = cell[1:-1]
+            quoted += 1
+            doubled += '""' in inside
+            well = well and len(cell) > 1 and cell.endswith('"') and '"' not in inside.replace('""', "")
+    return len(widths) > 1 or (quoted > 0 and well and quoted in (doubled, cells))
 
 
 def _read_json(path: Path, text: str) -> Table:

@@ -7,6 +7,7 @@ import pytest
 from litebert.errors import InputError
 from litebert.tasks.incoming import incoming
 from litebert.tasks.predicting import TaskNote
+from litebert.tasks.table_files import read_table
 
 ROWS = [{"id": f"r{n}", "body": f"text {n}", "other": "no"} for n in range(3)]
 NOTE = TaskNote(kind="classify", labels=("a", "b"), text=("body",))
@@ -42,6 +43,21 @@ def test_a_file_that_is_not_utf_8_is_refused_as_in_training(name, encoding, tmp_
     (tmp_path / name).write_bytes(f"{csv_text(',')}9,caf\xe9,no\n".encode(encoding))
     with pytest.raises(InputError, match="is not UTF-8; save the file as UTF-8"):
         list(incoming(tmp_path / name, NOTE))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ['he said "no"', '"no" was said'],  # quotes are text
+        ['"he said ""no"""', "plain"],  # a spreadsheet quoted what it had to
+        ['"a tab\there"', '"a line\nend"'],
+        ['"quoted"', '"and quoted"'],  # but not the header, so that these may be quotations
+    ],
+)
+def test_quotes_between_tabs_are_read_as_in_training(rows, tmp_path):
+    file = tmp_path / "rows.tsv"
+    file.write_text("id\tbody\n" + "".join(f"{number}\t{cell}\n" for number, cell in enumerate(rows)))
+    assert [item.first for item in incoming(file, NOTE)] == list(read_table(file).column("body"))
 
 
 def test_a_file_that_is_no_json(tmp_path):
