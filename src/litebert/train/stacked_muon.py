@@ -4,8 +4,8 @@ Torch takes them one at a time, some 35 small kernels for each, and an unshared 
 most laptops do not multiply in: there it takes longer than all the rest of a step. Here it is fp32 then.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, overload
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,20 +16,11 @@ from litebert.train.precision import cpu_has_bf16
 class StackedMuon(torch.optim.Muon):
     """Muon by the stack; Nesterov's momentum, rates adjusted as by Muon's author (torch's defaults)."""
 
-    @overload
-    def step(self, closure: None = None) -> None: ...
-    @overload
-    def step(self, closure: Callable[[], float]) -> float: ...
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """One update of every matrix that has a gradient."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """One update of every matrix that has a gradient; there is nothing to call."""
         for group in self.param_groups:
             self._update(group)
-        return loss
 
     def _update(self, group: dict[str, Any]) -> None:
         matrices = [matrix for matrix in group["params"] if matrix.grad is not None]
