@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from litebert.train.precision import cpu_has_bf16
+from litebert.train.precision import has_bf16
 
 
 class StackedMuon(torch.optim.Muon):
@@ -29,7 +29,7 @@ class StackedMuon(torch.optim.Muon):
         gradients, momenta = [matrix.grad for matrix in matrices], [self._momentum(matrix) for matrix in matrices]
         torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
         ahead = torch._foreach_lerp(gradients, momenta, group["momentum"])
-        dtype = torch.bfloat16 if ahead[0].is_cuda or cpu_has_bf16() else torch.float32
+        dtype = torch.bfloat16 if has_bf16(ahead[0].device) else torch.float32
         directions = orthogonal(ahead, dtype, group["ns_coefficients"], group["ns_steps"], group["eps"])
         torch._foreach_mul_(matrices, 1 - group["lr"] * group["weight_decay"])
         for matrix, direction in zip(matrices, directions, strict=True):
