@@ -81,8 +81,19 @@ def test_a_profile_says_what_a_step_spends_its_time_on():
     assert "of peak" in text and "products" in text and max(map(len, text.splitlines())) <= 80
 
 
+def test_a_profile_in_other_numbers_and_with_another_optimiser(monkeypatch):
+    monkeypatch.setattr(pretrain_profile, "MOST", 1000)
+    chosen = choose_setting("albert-tiny", tokens=512, length=32, numbers="bf16", optimiser="muon")
+    assert (chosen.precision, chosen.optimiser.name) == ("bf16", "muon")
+    full, _ = pretrain_profile.profile_pretrain(chosen)
+    assert any("baddbmm" in kernel.name for kernel in full.kernels)  # Muon's
+    with pytest.raises(InputError, match="both have AdamW; --optimiser is for --profile"):
+        bench_pretrain(chosen)
+
+
 def test_kernels_of_a_gpu_are_known_by_name():
     names = {
+        "aten::baddbmm": "products",
         "nvjet_sm90_tst_192x192_64x3_1x2_h_bz_coopB_splitK_NTN": "products",
         "_backward_keys": "attention",
         "triton_poi_fused_gelu_gelu_backward_21": "gelu",

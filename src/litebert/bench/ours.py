@@ -13,15 +13,22 @@ from litebert.train import precision
 from litebert.train.objective import Learner
 from litebert.train.optimiser_settings import OptimiserSettings
 from litebert.train.optimisers import build_optimiser
+from litebert.train.settings import Precision
 
 
 class OurPretraining:
     """A network of ours in training, on inputs of at most ``length`` tokens."""
 
     def __init__(
-        self, network: Network, device: torch.device, compiled: bool, optimiser: OptimiserSettings, length: int
+        self,
+        network: Network,
+        device: torch.device,
+        numbers: Precision,
+        compiled: bool,
+        optimiser: OptimiserSettings,
+        length: int,
     ) -> None:
-        self.device, self.settings, self.weights = device, optimiser, network.state_dict()
+        self.device, self.numbers, self.settings, self.weights = device, numbers, optimiser, network.state_dict()
         self.objective = Pretraining(length, 0 if compiled else LOGIT_CHUNK)
         self.learner = Learner(copy.deepcopy(network).to(device).train(), self.objective)
         self.learner.network.encoder.narrow_stream()
@@ -32,7 +39,7 @@ class OurPretraining:
         """Steps on these batches, from the first weights on."""
         objective, learner, device = self.objective, self.learner, self.device
         learner.network.load_state_dict(self.weights)
-        kind = precision.default_precision(device)
+        kind = self.numbers
         optimiser = build_optimiser(learner.network, self.settings)
         scaler = precision.scaler(kind, device)
 

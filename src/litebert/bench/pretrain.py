@@ -9,9 +9,9 @@ import copy
 import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 import torch
 from torch import nn
@@ -26,13 +26,13 @@ from litebert.corpus.batch_settings import BatchSettings
 from litebert.corpus.batches import Batches
 from litebert.corpus.rows import Batch
 from litebert.corpus.store import Store
-from litebert.errors import InputError
+from litebert.errors import InputError, nearest
 from litebert.nn.config import EncoderConfig
 from litebert.nn.network import Network, pretraining_network
 from litebert.plan.product import product_rate
 from litebert.pretrain.utilisation import batch_flops
 from litebert.train import precision
-from litebert.train.optimiser_settings import OptimiserSettings
+from litebert.train.optimiser_settings import OPTIMISERS, OptimiserSettings
 from litebert.train.settings import Precision
 
 USUAL_MODEL = {"cpu": "albert-small", "cuda": "albert-base-v2"}
@@ -58,17 +58,20 @@ class Setting:
     length: int
     texts: Mapping[str, Sequence[Batch]]
     compiled: bool
+    optimiser: OptimiserSettings = OPTIMISER
 
 
 def bench_pretrain(setting: Setting, limit: float | None = None, say: Callable[[str], None] = lambda _: None) -> Report:
     """Time both libraries on inputs of full length, on those of a store if there is one, and on mixed ones."""
+    if setting.optimiser != OPTIMISER:
+        raise InputError("next to transformers both have AdamW; --optimiser is for --profile")
     torch.manual_seed(0)
     network, device = pretraining_network(setting.config), setting.device
     theirs = their_model(network, "AutoModelForPreTraining")
     peak = product_rate(device, setting.precision)
     say(f"a large matrix product runs at {peak / 1e12:.3g} TFLOP/s")
     rows_at_once, limit = setting.tokens // setting.length, limit or LIMIT[device.type]
-    work = _Work(network, theirs, setting.texts, device, setting.length, rows_at_once, peak, limit)
+    work = _Work(network, theirs, setting.texts, device, setting.precision, setting.length, rows_at_once, peak, limit)
     cases = work.cases(setting.compiled, say)
     return Report(setting.source, device.type, setting.precision, setting.tokens, setting.length, peak, cases)
 
@@ -81,10 +84,16 @@ def choose_setting(
     tokens: int | None = None,
     length: int | None = None,
     compiled: bool | None = None,
+    numbers: str | None = None,
+    optimiser: str = OPTIMISER.name,
 ) -> Setting:
     """What was asked for, and what suits the device for the rest."""
     if device not in USUAL_MODEL or (device == "cuda" and not torch.cuda.is_available()):
         raise InputError(f"there is no device '{device}' here; use --device cpu")
+    if numbers not in (None, "bf16", "fp16", "fp32"):
+        raise InputError(f"--precision is '{numbers}' but must be bf16, fp16 or fp32")
+    if optimiser not in OPTIMISERS:
+        raise InputError(f"there is no optimiser '{optimiser}'{nearest(optimiser, OPTIMISERS)}")
     source, tokens = source or USUAL_MODEL[device], tokens or USUAL_TOKENS[device]
     length = length or USUAL_LENGTH[device]
     opened = Store.open(store) if store else None
@@ -99,7 +108,9 @@ def choose_setting(
     where = torch.device(device)
     texts = _texts(config, opened, tokens, length, STEPS[device])
     compiled = device == "cuda" if compiled is None else compiled
-    return Setting(source, config, where, precision.default_precision(where), tokens, length, texts, compiled)
+    chosen = cast(Precision, numbers or precision.default_precision(where))
+    update = replace(OPTIMISER, name=optimiser)
+    return Setting(source, config, where, chosen, tokens, length, texts, compiled, update)
 
 
 def _texts(
@@ -140,6 +151,7 @@ class _Work:
     theirs: nn.Module
     texts: Mapping[str, Sequence[Batch]]
     device: torch.device
+    precision: Precision
     length: int
     rows_at_once: int  # of theirs
     peak: float
@@ -168,11 +180,11 @@ class _Work:
         return tuple(self._case(text, found) for text, found in rows.items())
 
     def _ours(self, compiled: bool) -> _Engine:
-        return OurPretraining(self.network, self.device, compiled, OPTIMISER, self.length)
+        return OurPretraining(self.network, self.device, self.precision, compiled, OPTIMISER, self.length)
 
     def _theirs(self, compiled: bool) -> _Engine:
         model, encoder = copy.deepcopy(self.theirs), self.network.config.encoder
-        return TheirPretraining(model, encoder, self.device, compiled, OPTIMISER, self.rows_at_once)
+        return TheirPretraining(model, encoder, self.device, self.precision, compiled, OPTIMISER, self.rows_at_once)
 
     def _case(self, text: str, rows: Sequence[Row]) -> Case:
         batches, encoder = self.texts[text], self.network.config.encoder

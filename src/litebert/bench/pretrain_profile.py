@@ -7,7 +7,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from litebert.bench.ours import OurPretraining
-from litebert.bench.pretrain import CLIP, OPTIMISER, Setting, time_steps
+from litebert.bench.pretrain import CLIP, Setting, time_steps
 from litebert.bench.theirs import Step
 from litebert.nn.network import pretraining_network
 from litebert.plan.product import product_rate
@@ -19,7 +19,7 @@ KINDS = (
     ("loss", ("softmax", "nll", "argmax", "exp_")),
     ("norms", ("layer_norm",)),
     ("attention", ("attend", "attention", "flash", "fmha", "_forward", "_backward_keys", "_backward_queries", "_row_")),
-    ("products", ("gemm", "nvjet", "cutlass", "cublas", "xmma", "splitk", "::mm", "addmm", "::bmm")),
+    ("products", ("gemm", "nvjet", "cutlass", "cublas", "xmma", "splitk", "::mm", "addmm", "bmm")),
     ("optimiser", ("multi_tensor", "adam", "foreach")),
     ("sums", ("fused_sum", "reduce_kernel", "::sum")),
     ("copies", ("memcpy", "memset", "::copy_", "::cat", "direct_copy")),
@@ -55,7 +55,9 @@ def profile_pretrain(setting: Setting, say: Callable[[str], None] = lambda _: No
     network = pretraining_network(setting.config)
     peak = product_rate(setting.device, setting.precision)
     say(f"a large matrix product runs at {peak / 1e12:.3g} TFLOP/s")
-    engine = OurPretraining(network, setting.device, setting.compiled, OPTIMISER, setting.length)
+    engine = OurPretraining(
+        network, setting.device, setting.precision, setting.compiled, setting.optimiser, setting.length
+    )
     found = []
     for text, batches in setting.texts.items():
         say(f"taking steps on {text} ...")

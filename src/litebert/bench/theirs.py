@@ -18,6 +18,7 @@ from litebert.nn.network import Network
 from litebert.pretrain.vocabulary_loss import IGNORED
 from litebert.train import precision
 from litebert.train.optimiser_settings import OptimiserSettings
+from litebert.train.settings import Precision
 
 ORDER_KEYS = {"albert": "sentence_order_label", "bert": "next_sentence_label"}
 MULTIPLE = 64  # of which padded lengths are multiples, so that compiled code meets few of them
@@ -54,12 +55,13 @@ class TheirPretraining:
         model: nn.Module,
         config: EncoderConfig,
         device: torch.device,
+        numbers: Precision,
         compiled: bool,
         optimiser: OptimiserSettings,
         rows_at_once: int,
     ) -> None:
         self.model, self.device, self.compiled, self.settings = model.to(device).train(), device, compiled, optimiser
-        self.config, self.rows_at_once = config, rows_at_once
+        self.config, self.numbers, self.rows_at_once = config, numbers, rows_at_once
         self.weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
         self.compiled_for: dict[bool, Callable[..., Any]] = {}  # by whether shapes change
 
@@ -67,7 +69,7 @@ class TheirPretraining:
         """Steps on these batches, padded before the clock starts, from the first weights on."""
         multiple = MULTIPLE if self.compiled else 1
         chunks = [padded_chunks(batch, self.config, self.rows_at_once, multiple) for batch in batches]
-        model, kind = self.model, precision.default_precision(self.device)
+        model, kind = self.model, self.numbers
         model.load_state_dict(self.weights)
         run: Callable[..., Any] = model
         if self.compiled:

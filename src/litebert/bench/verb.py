@@ -72,6 +72,8 @@ def pretrain(
     limit: Annotated[
         float | None, typer.Option(help="Seconds for one engine on one text, compiling included.  [default: 600, 75]")
     ] = None,
+    precision: Annotated[str | None, typer.Option(help="bf16, fp16 or fp32.  [default: fp32, bf16]")] = None,
+    optimiser: Annotated[str, typer.Option(help="adamw, lamb or muon; others than adamw with --profile.")] = "adamw",
     profile: Annotated[
         bool, typer.Option("--profile", help="Not next to transformers: where the time of our own step goes.")
     ] = False,
@@ -87,7 +89,16 @@ def pretrain(
     def say(sentence: str) -> None:
         typer.echo(sentence, err=True)
 
-    setting = choose_setting(model, store=corpus, device=device, tokens=tokens, length=length, compiled=compiled)
+    setting = choose_setting(
+        model,
+        store=corpus,
+        device=device,
+        tokens=tokens,
+        length=length,
+        compiled=compiled,
+        numbers=precision,
+        optimiser=optimiser,
+    )
     if profile:
         found = pretrain_profile.profile_pretrain(setting, say)
         figures: object = [dataclasses.asdict(each) for each in found]

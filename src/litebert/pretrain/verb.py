@@ -45,24 +45,25 @@ def pretrain(
     log_to: Annotated[list[str] | None, typer.Option(help="wandb or mlflow.")] = None,
 ) -> None:
     """Pretrain an encoder on a token store, to a budget of time, steps, tokens or arithmetic."""
-    import os
-    import tempfile
     import time
 
     begun = time.monotonic()
+    import tempfile
+    from contextlib import nullcontext
     from dataclasses import replace
 
     from litebert.pretrain.arguments import bound_from, settings_from
     from litebert.pretrain.run import pretrain as run
+    from litebert.train.parallel import end_rank
     from litebert.train.settings import Bound
 
-    def go(out: Path) -> None:
+    with tempfile.TemporaryDirectory() if dry_run else nullcontext() as folder:
         bound = bound_from(budget=budget, steps=steps, tokens=tokens, flops=flops)
         read = settings_from(
             preset,
             overrides or [],
             corpus,
-            out,
+            Path(folder) / "run" if folder else out,
             bound=Bound(steps=2) if dry_run else bound,
             recipe=recipe,
             device=device,
@@ -81,35 +82,25 @@ def pretrain(
             sinks=tuple(dict.fromkeys([*(["tensorboard"] if tensorboard else []), *(log_to or [])])),
             begun=begun,
         )
-        result = run(settings, lambda sentence: typer.echo(sentence, err=True))
-        if os.environ.get("RANK", "0") != "0":
-            return  # under torchrun the first one speaks for all
-        _tell(result)
-        if not dry_run:
-            _tell_where(result.status, out)
-
-    if dry_run:
-        with tempfile.TemporaryDirectory() as folder:
-            go(Path(folder) / "run")
-    else:
-        go(out)
-    from litebert.train.parallel import end_rank
-
+        _tell(run(settings, lambda sentence: typer.echo(sentence, err=True)), None if dry_run else out)
     end_rank()
 
 
-def _tell(result: "Result") -> None:
-    """How it ended, and how good the model is at every depth that was scored."""
+def _tell(result: "Result", out: Path | None) -> None:
+    """How it ended, how good the model is at every depth that was scored, and where it is, if it was kept."""
+    import os
+
     from litebert.train.watch import in_words
 
+    if os.environ.get("RANK", "0") != "0":
+        return  # under torchrun the first one speaks for all
     typer.echo(f"{result.status} after {result.step:,} steps")
     typer.echo(f"held out: {in_words(_whole(result.held_out)) or 'nothing'}")
     for depth, figures in _by_depth(result.held_out).items():
         typer.echo(f"  at depth {depth}: {in_words(figures)}")
-
-
-def _tell_where(status: str, out: Path) -> None:
-    if status == "stopped":
+    if out is None:
+        return
+    if result.status == "stopped":
         typer.echo("the same command with --resume goes on")
     typer.echo(f"the model is in {out / 'model'}")
 
