@@ -78,6 +78,13 @@ def test_depth_length_and_order_change_along_the_way(store, tmp_path):
             assert row["loss"] == pytest.approx(row["mlm_loss"] + row["order_loss"])
 
 
+def test_deeper_networks_have_lower_rates(store, tmp_path):
+    steady = ("depths=[[0,1],[0.5,4]]", "rate_at_depth=1", "schedule=constant", "warmup=0")
+    pretrain(settings(store, tmp_path / "run", recipe=steady, words=("num_layers=4",)), quiet)
+    rates = {row["step"]: row["rate"] for row in read_metrics(tmp_path / "run") if "rate" in row}
+    assert rates[6] == pytest.approx(0.003) and rates[12] == pytest.approx(0.0015)
+
+
 def test_a_last_stage_below_full_depth_is_scored_at_both(store, tmp_path):
     result = pretrain(settings(store, tmp_path / "run", recipe=("depths=[[0,0.5]]",)), quiet)
     assert result.held_out["depth"] == 2
@@ -114,6 +121,19 @@ def test_held_out_text_is_masked_plainly_whatever_the_run_does(store, tmp_path):
         found.append(pretrain(settings(store, tmp_path / str(number), recipe=still, bound=Bound(steps=1)), quiet))
     scores = [result.held_out["mlm_loss"] for result in found]
     assert scores[0] == pytest.approx(scores[1], rel=1e-6) and abs(scores[0] - scores[2]) > 1e-6
+
+
+def test_held_out_text_has_the_length_in_training(store, tmp_path, monkeypatch):
+    monkeypatch.setattr("litebert.train.clock.SCORING_SHARE", 1e9)  # at every tenth of the run
+    found = {}
+    for name, lengths in (("both", "[[0,32],[0.5,64]]"), ("short", "32"), ("long", "64")):
+        still = (f"lengths={lengths}", "rate=1e-12")  # nothing is learnt: the same network is scored
+        pretrain(settings(store, tmp_path / name, recipe=still), quiet)
+        rows = read_metrics(tmp_path / name)
+        found[name] = {row["step"]: row["mlm_loss"] for row in rows if row.get("split") == "held_out"}
+    assert found["both"][3] == pytest.approx(found["short"][3], rel=1e-6)
+    assert found["both"][12] == pytest.approx(found["long"][12], rel=1e-6)
+    assert abs(found["short"][3] - found["long"][3]) > 1e-4
 
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -48,6 +48,15 @@ def test_divergence_in_the_last_steps_is_rolled_back_too(store, tmp_path, monkey
     assert all(torch.isfinite(tensor).all() for tensor in weights(tmp_path / "run").values())
 
 
+def test_what_a_deeper_network_destroys_is_little(store, tmp_path, monkeypatch):
+    """Lost in the eighth step, two after the depth has grown: back to the state before it did."""
+    lose_everything_once(monkeypatch, 30)
+    growing = ("depths=[[0,0.5],[0.5,1.0]]",)
+    result = pretrain(settings(store, tmp_path / "run", recipe=growing), quiet)
+    assert "the loss is nan at step 8; went back to step 6" in " ".join(result.notes)
+    assert result.status == "finished"
+
+
 def test_a_run_that_stays_at_word_frequencies_is_told_so_once(store, tmp_path):
     """It learns nothing; gone on with after that was said, it does not say it again."""
     still = {"recipe": ("rate=1e-12",), "save_steps": 10}

@@ -1,7 +1,7 @@
 """From the words of the command line to the settings of a run."""
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import cast
 
@@ -39,9 +39,6 @@ def settings_from(
     if chosen.depths and not any(word.startswith("depths=") for word in for_recipe):
         others = [word for word in words if word not in for_recipe]
         chosen = with_suitable_growth(chosen, preset_config(preset, (*chosen.model, *others)))
-    given = {word.partition("=")[0] for word in for_recipe}
-    if "batch_tokens" in given and "least_steps" not in given:
-        chosen = replace(chosen, least_steps=0)  # a batch that was asked for is the batch
     if precision not in (None, "bf16", "fp16", "fp32"):
         raise InputError(f"--precision is '{precision}' but must be bf16, fp16 or fp32")
     return PretrainSettings(
@@ -50,6 +47,7 @@ def settings_from(
         out=out,
         recipe=chosen,
         bound=bound or Bound(steps=chosen.steps),
+        fixed=frozenset(word.partition("=")[0] for word in for_recipe),
         overrides=tuple(word for word in words if word not in for_recipe),
         device=usable_device(device),
         precision=cast(Precision | None, precision),

@@ -44,7 +44,7 @@ class Elastic:
     def __init__(self, deep: Pretraining, shallower: Sequence[int], seed: int) -> None:
         assert shallower and deep.depth is not None
         self.deep, self.shallower, self.seed = deep, tuple(shallower), seed
-        self.depth = deep.depth
+        self.depth, self.longest = deep.depth, deep.longest
 
     def choice(self, batch: Batch) -> int:
         """Which of the shallower depths a batch trains, the shallowest most often: it has most to learn by itself."""
@@ -61,7 +61,7 @@ class Elastic:
         return {**self.deep.tensors(batch, device), "shallower": on_device(chosen, device)}
 
     def parts(self, network: Network, tensors: Mapping[str, Tensor]) -> dict[str, Part]:
-        layout = Layout(tensors["starts"], tensors["positions"], self.deep.longest)
+        layout = Layout(tensors["starts"], tensors["positions"], self.longest)
         states = network.encoder.states(tensors["ids"], layout, tensors["segments"], depth=self.depth)
         deep, shallow = states[self.depth], [states[depth] for depth in self.shallower]
         places, targets = tensors["mask_positions"], tensors["mask_targets"]

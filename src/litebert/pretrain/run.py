@@ -16,11 +16,11 @@ from litebert.nn.config import EncoderConfig
 from litebert.nn.families import preset_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
 from litebert.plan.product import product_rate
-from litebert.pretrain.batch_rule import with_enough_steps, with_noted_batches
 from litebert.pretrain.fits import check_memory
 from litebert.pretrain.initial import set_initial_values
 from litebert.pretrain.recipe import Recipe
 from litebert.pretrain.stages import held_out_scores, pretraining_stages
+from litebert.pretrain.time_rule import as_noted, fitted
 from litebert.pretrain.warm_start import warm_start
 from litebert.runs import MODEL_FOLDER, RUN_FILE, RunLock, check_run_folder, parent_of, read_run, write_run
 from litebert.text.tokenizers import read_tokenizer
@@ -44,7 +44,8 @@ class PretrainSettings:
     out: Path
     recipe: Recipe
     bound: Bound
-    overrides: tuple[str, ...] = ()
+    fixed: frozenset[str] = frozenset()  # fields of the recipe to leave as they are, whatever the time
+    overrides: tuple[str, ...] = ()  # of the model
     source: str | None = None  # a model to start from
     seed: int = 0
     resume: bool = False
@@ -137,10 +138,10 @@ def _network(settings: PretrainSettings, config: NetworkConfig, store: Store, ra
 
 
 def _recipe(settings: PretrainSettings, encoder: EncoderConfig, peak: float) -> Recipe:
-    """The recipe with batches for the time there is; a resumed run goes on with those it began with."""
+    """The recipe for the time there is; a resumed run goes on as it was begun."""
     if settings.resume:
-        return with_noted_batches(settings.recipe, read_run(settings.out))
-    return with_enough_steps(settings.recipe, encoder, settings.bound, peak)
+        return as_noted(settings.recipe, read_run(settings.out), settings.fixed)
+    return fitted(settings.recipe, encoder, settings.bound, peak, settings.fixed)
 
 
 def network_config(settings: PretrainSettings, store: Store) -> NetworkConfig:

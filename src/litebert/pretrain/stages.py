@@ -45,6 +45,7 @@ def pretraining_stages(recipe: Recipe, encoder: EncoderConfig, store: Store, tra
                 objective=Elastic(plain, shallower, train.seed) if shallower else plain,
                 flops=partial(batch_flops, encoder, depth=depth, heads=1 + bool(shallower) / EVERY),
                 weights={**WEIGHTS, **dict.fromkeys(late, 0.0)},
+                rate=recipe.depth_rate(depth),
             )
         )
     return stages
@@ -53,21 +54,24 @@ def pretraining_stages(recipe: Recipe, encoder: EncoderConfig, store: Store, tra
 def held_out_scores(
     recipe: Recipe, layers: int, store: Store, train: TrainSettings, ranks: Ranks, *, last: Stage, most: int
 ) -> Evaluate | None:
-    """Scores on held-out text, always the same ``most`` batches at 15% masking, whatever the run itself trains on.
+    """Scores on held-out text, always the same ``most`` batches of a length at 15% masking, however the run masks.
 
-    They are taken at the depths that go with the one in training, in the ``last`` stage also at that of all
-    ``layers``. None where there is no held-out text.
+    They are taken at the length and the depths that go with those in training, in the ``last`` stage also at that of
+    all ``layers``. None where there is no held-out text.
     """
     if not store.split("held_out").num_tokens or not most:
         return None
-    plain = _batch_settings(recipe, train, recipe.lengths[-1][1])
-    chosen = replace(plain, rate=HELD_OUT_RATE, masking=recipe.eval_masking)
-    held_out = HeldOut(Batches(store, "held_out", chosen), most, ranks)
+    scorers = {}
+    for length in {length for _, length in recipe.lengths}:
+        plain = _batch_settings(recipe, train, length)
+        chosen = replace(plain, rate=HELD_OUT_RATE, masking=recipe.eval_masking)
+        scorers[length] = HeldOut(Batches(store, "held_out", chosen), most, ranks)
     others = quarters(layers) if recipe.elastic else ()
 
     def evaluate(sums: SumsOf, objective: Objective) -> Mapping[str, float]:
         assert isinstance(objective, Pretraining | Elastic) and objective.depth is not None
-        return held_out.score(sums, scored_depths(objective.depth, layers, objective is last.objective, others))
+        depths = scored_depths(objective.depth, layers, objective is last.objective, others)
+        return scorers[objective.longest].score(sums, depths)
 
     return evaluate
 

@@ -115,6 +115,9 @@ class Loop:
                 return "stopped" if stopping and progress < 1.0 and not self.enough else "finished"
             if not self.trouble:
                 if stage is not current:
+                    if stage:  # what changes now may be too much for the run: that should cost it little
+                        self._save()
+                        last_save = time.monotonic()
                     stage, stream = current, self._stream(current)
                 assert stream is not None
                 self._step(stage, stream, progress)
@@ -171,7 +174,7 @@ class Loop:
         count = self.settings.micro_batches(progress)
         batches = [next(stream) for _ in range(count // self.ranks.world)]
         stretch.waited += time.monotonic() - begun
-        rate = rate_factor(progress, self.settings.schedule) * place.rate_scale
+        rate = rate_factor(progress, self.settings.schedule) * stage.rate * place.rate_scale
         lost = self.stepper.step(place.step + 1, stage, batches, rate)
         place.step += 1
         place.tokens += lost.tokens

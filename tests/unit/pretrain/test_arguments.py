@@ -43,8 +43,9 @@ def test_a_plain_number_is_one_stage():
     recipe = read_recipe("budget", ["batch_tokens=4096", "lengths=64", "depths=0.5"])
     assert (recipe.batch_tokens, recipe.lengths, recipe.depths) == (((0.0, 4096),), ((0.0, 64),), ((0.0, 0.5),))
     assert read_recipe("budget", ["lengths=[[0,64],[0.5,128]]"]).lengths == ((0.0, 64), (0.5, 128))
-    chosen = settings("albert-tiny", "batch_tokens=4096").recipe
-    assert chosen.batch_tokens == ((0.0, 4096),) and chosen.least_steps == 0  # a batch that was asked for is the batch
+    chosen = settings("albert-tiny", "batch_tokens=4096", "num_layers=2")
+    assert chosen.recipe.batch_tokens == ((0.0, 4096),)
+    assert chosen.fixed == {"batch_tokens"} and chosen.overrides == ("num_layers=2",)
 
 
 @pytest.mark.parametrize(("text", "said"), [("5", "for 5 in a hundred write 5%"), ("100%", "to below 100%")])

@@ -1,0 +1,82 @@
+"""A recipe carried to the time there is. A field that the user has set stays as it was set.
+
+Leaving word frequencies behind takes a number of steps, whatever the batch, so little time takes smaller batches. Much
+time takes larger ones, which it has enough steps for. And a recipe was found in runs of some length: in longer ones
+depth has grown, and the order loss set in, after as many steps, and weights have decayed as much by the end.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from litebert.nn.config import EncoderConfig
+from litebert.plan.arithmetic import flops_per_token
+from litebert.pretrain.depths import depth_stages
+from litebert.pretrain.recipe import Recipe
+from litebert.runs import RunInfo
+from litebert.train.settings import Bound
+
+LEAST_BATCH = 2048  # tokens; below that gradients are too noisy to be worth the update
+REACHED_SHARE = 0.4  # of the rate of large products that training reaches; a factor of two only moves the batch by one
+FITTED = ("batch_tokens", "depths", "order_from", "weight_decay")
+
+
+def fitted(recipe: Recipe, encoder: EncoderConfig, bound: Bound, peak: float, fixed: Collection[str] = ()) -> Recipe:
+    """The recipe for a bound; ``peak``: operations a second of all ranks, ``fixed``: fields to leave alone.
+
+    A bound in steps is taken at its word.
+    """
+    tokens = _tokens(recipe, encoder, bound, peak)
+    if bound.steps is None and "batch_tokens" not in fixed:
+        recipe = _with_batches(recipe, tokens)
+    steps = tokens / max(size for _, size in recipe.batch_tokens) if bound.steps is None else float(bound.steps)
+    if not recipe.found_at_steps or steps <= recipe.found_at_steps:
+        return recipe
+    share = recipe.found_at_steps / steps
+    longer = {
+        "depths": tuple((share * begin, depth) for begin, depth in recipe.depths),
+        "order_from": share * recipe.order_from,
+        "weight_decay": share * recipe.weight_decay,
+    }
+    return replace(recipe, **{name: value for name, value in longer.items() if name not in fixed})
+
+
+def as_noted(recipe: Recipe, run: RunInfo | None, fixed: Collection[str] = ()) -> Recipe:
+    """The recipe fitted as a run was begun with, by its note."""
+    noted = {} if run is None else run.settings.get("recipe", {})
+    found = {name: noted[name] for name in FITTED if name in noted and name not in fixed}
+    return replace(recipe, **{name: _tuples(value) for name, value in found.items()})
+
+
+def _tokens(recipe: Recipe, encoder: EncoderConfig, bound: Bound, peak: float) -> float:
+    """How many tokens a bound holds, not counting steps."""
+    tokens = float("inf") if bound.tokens is None else float(bound.tokens)
+    if bound.seconds is not None:
+        tokens = min(tokens, bound.seconds * REACHED_SHARE * peak / _flops(recipe, encoder))
+    if bound.flops is not None:
+        tokens = min(tokens, bound.flops / _flops(recipe, encoder))
+    return tokens
+
+
+def _with_batches(recipe: Recipe, tokens: float) -> Recipe:
+    """The recipe with its batches halved or doubled until there are enough steps, and not too many."""
+    smallest, largest = (choose(size for _, size in recipe.batch_tokens) for choose in (min, max))
+    factor = 1.0
+    while tokens / (smallest * factor) < recipe.least_steps and smallest * factor / 2 >= LEAST_BATCH:
+        factor /= 2
+    while recipe.most_steps and recipe.most_steps < tokens / (largest * factor) < float("inf"):
+        factor *= 2
+    return replace(recipe, batch_tokens=tuple((begin, int(size * factor)) for begin, size in recipe.batch_tokens))
+
+
+def _flops(recipe: Recipe, encoder: EncoderConfig) -> float:
+    """Arithmetic of a token at the mean depth over the run."""
+    depths = depth_stages(recipe, encoder)
+    ends = (*(begin for begin, _ in depths[1:]), 1.0)
+    mean = sum((end - begin) * depth for (begin, depth), end in zip(depths, ends, strict=True)) / encoder.num_layers
+    length = max(length for _, length in recipe.lengths)
+    return mean * flops_per_token(encoder, length, "pretrain")
+
+
+def _tuples(value: object) -> object:
+    """What JSON has made a list of, as it was."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
