@@ -78,24 +78,15 @@ def _draw_losses(
         _draw_held_out(axis, scored, colour, _words(name))
         shown += [smooth, scored[1]]
     if unigram is not None:
-        axis.axhline(unigram, color="#333333", linestyle="--", linewidth=1.0)
-        axis.annotate(
-            f"word frequency alone: {unigram:.2f}",
-            (1.0, unigram),
-            xycoords=("axes fraction", "data"),
-            xytext=(0, 3),
-            textcoords="offset points",
-            ha="right",
-            fontsize=8,
-            color="#333333",
-        )
+        label = f"word frequency alone ({unigram:.2f})"
+        axis.axhline(unigram, color="#333333", linestyle="--", linewidth=1.0, label=label)
         shown.append(np.array([unigram]))
     # The explosion of a run would flatten everything else, so no more than twice what it began with is shown.
     begun = max(float(values[0]) for values in shown if values.size)
     top = min(float(np.max(np.concatenate(shown))), 2 * begun)
     axis.set_ylim(0, top * 1.06 if top > 0 else 1)
     axis.set_ylabel("loss (nats)")
-    axis.legend(loc="best", fontsize=8, frameon=False)
+    axis.legend(loc="best", fontsize=8, framealpha=0.85, edgecolor="none")
 
 
 def _draw_accuracies(axis: "Axes", training: Sequence[Row], held_out: Sequence[Row], names: Sequence[str]) -> None:
@@ -108,7 +99,7 @@ def _draw_accuracies(axis: "Axes", training: Sequence[Row], held_out: Sequence[R
         _draw_held_out(axis, (steps, 100 * values), colour, _words(name), unit="%")
     axis.set_ylabel("right (%)")
     axis.set_ylim(0, 101)
-    axis.legend(loc="best", fontsize=8, frameon=False)
+    axis.legend(loc="best", fontsize=8, framealpha=0.85, edgecolor="none")
 
 
 def _draw_held_out(axis: "Axes", points: Points, colour: str, words: str, unit: str = "") -> None:
@@ -158,9 +149,15 @@ def _title(run: Path, rows: Sequence[Row]) -> str:
     """The run and how far it went."""
     last = rows[-1]
     parts = [run.resolve().name]
-    for name, form in (("step", "{:,} steps"), ("tokens", "{:,.3g} million tokens"), ("seconds", "{}")):
+    for name, form in (("step", "{:,} steps"), ("tokens", "{} million tokens"), ("seconds", "{}")):
         value = last.get(name)
         if isinstance(value, int | float):
-            figure = value / 1e6 if name == "tokens" else format_duration(value) if name == "seconds" else value
-            parts.append(form.format(figure))
+            parts.append(form.format(_figure(name, value)))
     return "  ·  ".join(parts)
+
+
+def _figure(name: str, value: float) -> float | str:
+    """A figure of the title: tokens in millions, time in words."""
+    if name == "tokens":
+        return f"{value / 1e6:,.0f}" if value >= 1e8 else f"{value / 1e6:.3g}"
+    return format_duration(value) if name == "seconds" else value
