@@ -78,13 +78,6 @@ def test_depth_length_and_order_change_along_the_way(store, tmp_path):
             assert row["loss"] == pytest.approx(row["mlm_loss"] + row["order_loss"])
 
 
-def test_deeper_networks_have_lower_rates(store, tmp_path):
-    steady = ("depths=[[0,1],[0.5,4]]", "rate_at_depth=1", "schedule=constant", "warmup=0")
-    pretrain(settings(store, tmp_path / "run", recipe=steady, words=("num_layers=4",)), quiet)
-    rates = {row["step"]: row["rate"] for row in read_metrics(tmp_path / "run") if "rate" in row}
-    assert rates[6] == pytest.approx(0.003) and rates[12] == pytest.approx(0.0015)
-
-
 def test_a_last_stage_below_full_depth_is_scored_at_both(store, tmp_path):
     result = pretrain(settings(store, tmp_path / "run", recipe=("depths=[[0,0.5]]",)), quiet)
     assert result.held_out["depth"] == 2

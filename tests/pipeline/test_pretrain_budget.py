@@ -4,6 +4,7 @@ import pytest
 from toy_pretraining import lose_everything_once, quiet, settings
 
 from litebert.pretrain.run import pretrain
+from litebert.runs import read_run
 from litebert.train.metrics import read_metrics
 from litebert.train.objective import Learner
 from litebert.train.settings import Bound
@@ -66,3 +67,10 @@ def test_time_that_led_up_to_the_first_step_is_no_progress_after_a_rollback_eith
     assert result.status == "finished" and "went back to step 0" in " ".join(result.notes)
     rows = {row["step"]: row for row in read_metrics(tmp_path / "run") if "rate" in row}
     assert rows[2]["seconds"] > 3.0 and rows[2]["progress"] < 0.15
+
+
+def test_a_dry_run_has_the_batches_of_the_run_that_it_is_for(store, tmp_path):
+    longer = {"recipe": ("most_steps=2",), "bound": Bound(steps=2), "fit_to": Bound(tokens=8192)}
+    pretrain(settings(store, tmp_path / "run", **longer), quiet)
+    assert read_run(tmp_path / "run").settings["recipe"]["batch_tokens"] == [[0.0, 4096]]
+    assert read_metrics(tmp_path / "run")[-1]["tokens"] > 2 * 2048

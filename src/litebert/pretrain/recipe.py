@@ -1,6 +1,5 @@
 """A pretraining recipe: every choice that the paper makes or varies, as YAML. No torch here."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -28,12 +27,11 @@ class Recipe:
     batch_tokens: tuple[tuple[float, int], ...] = ((0.0, 65_536),)
     least_steps: int = 0  # that a budget must hold: batches are halved until it does; 0: never
     most_steps: int = 0  # that a budget may hold: batches are doubled until it does not hold more; 0: never
-    found_at_steps: int = 0  # in longer runs depth grows and order begins no later, and weights decay no more; 0: any
+    found_at_steps: int = 0  # longer runs grow and begin order after as many steps, with lower rates; 0: as they are
     micro_tokens: int = 0  # of one forward pass; 0: what suits the device
     optimiser: OptimiserName = "adamw"
     rate: float = 1e-3
     rate_at_batch: int = 0  # batch tokens that the rate is for; smaller ones follow the square root; 0: any
-    rate_at_depth: int = 0  # layers that the rate is for; at more it falls with the square root; 0: any
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-6
     weight_decay: float = 0.01
@@ -86,10 +84,6 @@ class Recipe:
             muon_rate=factor * self.muon_rate,
             muon_momentum=self.muon_momentum,
         )
-
-    def depth_rate(self, depth: int) -> float:
-        """The share of the rates to train so many layers with."""
-        return min(1.0, math.sqrt(self.rate_at_depth / depth)) if self.rate_at_depth else 1.0
 
     def schedule_settings(self) -> ScheduleSettings:
         """The shape of the rate over the run."""

@@ -45,6 +45,7 @@ class PretrainSettings:
     recipe: Recipe
     bound: Bound
     fixed: frozenset[str] = frozenset()  # fields of the recipe to leave as they are, whatever the time
+    fit_to: Bound | None = None  # the time that the recipe is fitted to where that is not the bound: in a dry run
     overrides: tuple[str, ...] = ()  # of the model
     source: str | None = None  # a model to start from
     seed: int = 0
@@ -141,7 +142,7 @@ def _recipe(settings: PretrainSettings, encoder: EncoderConfig, peak: float) -> 
     """The recipe for the time there is; a resumed run goes on as it was begun."""
     if settings.resume:
         return as_noted(settings.recipe, read_run(settings.out), settings.fixed)
-    return fitted(settings.recipe, encoder, settings.bound, peak, settings.fixed)
+    return fitted(settings.recipe, encoder, settings.fit_to or settings.bound, peak, settings.fixed)
 
 
 def network_config(settings: PretrainSettings, store: Store) -> NetworkConfig:

@@ -45,7 +45,6 @@ def pretraining_stages(recipe: Recipe, encoder: EncoderConfig, store: Store, tra
                 objective=Elastic(plain, shallower, train.seed) if shallower else plain,
                 flops=partial(batch_flops, encoder, depth=depth, heads=1 + bool(shallower) / EVERY),
                 weights={**WEIGHTS, **dict.fromkeys(late, 0.0)},
-                rate=recipe.depth_rate(depth),
             )
         )
     return stages

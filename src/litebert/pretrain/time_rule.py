@@ -1,10 +1,12 @@
 """A recipe carried to the time there is. A field that the user has set stays as it was set.
 
 Leaving word frequencies behind takes a number of steps, whatever the batch, so little time takes smaller batches. Much
-time takes larger ones, which it has enough steps for. And a recipe was found in runs of some length: in longer ones
-depth has grown, and the order loss set in, after as many steps, and weights have decayed as much by the end.
+time takes larger ones, which it has enough steps for. And a recipe was found in runs of some length. In longer ones
+depth has grown, and the order loss set in, after as many steps. Rates and the decay of weights fall with the square root
+of the length: over the whole run weights then decay as much.
 """
 
+import math
 from collections.abc import Collection
 from dataclasses import replace
 
@@ -17,7 +19,7 @@ from litebert.train.settings import Bound
 
 LEAST_BATCH = 2048  # tokens; below that gradients are too noisy to be worth the update
 REACHED_SHARE = 0.4  # of the rate of large products that training reaches; a factor of two only moves the batch by one
-FITTED = ("batch_tokens", "depths", "order_from", "weight_decay")
+FITTED = ("batch_tokens", "depths", "order_from", "rate", "muon_rate", "weight_decay")
 
 
 def fitted(recipe: Recipe, encoder: EncoderConfig, bound: Bound, peak: float, fixed: Collection[str] = ()) -> Recipe:
@@ -35,7 +37,7 @@ def fitted(recipe: Recipe, encoder: EncoderConfig, bound: Bound, peak: float, fi
     longer = {
         "depths": tuple((share * begin, depth) for begin, depth in recipe.depths),
         "order_from": share * recipe.order_from,
-        "weight_decay": share * recipe.weight_decay,
+        **{name: math.sqrt(share) * getattr(recipe, name) for name in ("rate", "muon_rate", "weight_decay")},
     }
     return replace(recipe, **{name: value for name, value in longer.items() if name not in fixed})
 

@@ -79,6 +79,7 @@ def pretrain(
             checkpointing=checkpointing,
             sharded=sharded,
             micro_tokens=micro_tokens,
+            fit_to=bound,
             sinks=tuple(dict.fromkeys([*(["tensorboard"] if tensorboard else []), *(log_to or [])])),
             begun=begun,
         )

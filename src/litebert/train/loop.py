@@ -174,7 +174,7 @@ class Loop:
         count = self.settings.micro_batches(progress)
         batches = [next(stream) for _ in range(count // self.ranks.world)]
         stretch.waited += time.monotonic() - begun
-        rate = rate_factor(progress, self.settings.schedule) * stage.rate * place.rate_scale
+        rate = rate_factor(progress, self.settings.schedule) * place.rate_scale
         lost = self.stepper.step(place.step + 1, stage, batches, rate)
         place.step += 1
         place.tokens += lost.tokens

@@ -58,7 +58,6 @@ class Stage:
     objective: Objective
     flops: Callable[[Any], float] | None = None  # arithmetic of a step on one micro-batch
     weights: Mapping[str, float] = field(default_factory=dict)  # of the parts of the loss, 1 unless said
-    rate: float = 1.0  # share of the rate that the schedule gives
 
     def weight(self, part: str) -> float:
         """What a part of the loss counts for."""
