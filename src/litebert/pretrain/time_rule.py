@@ -2,8 +2,8 @@
 
 Leaving word frequencies behind takes a number of steps, whatever the batch, so little time takes smaller batches. Much
 time takes larger ones, which it has enough steps for. And a recipe was found in runs of some length. In longer ones
-depth has grown, and the order loss set in, after as many steps. Rates and the decay of weights fall with the square root
-of the length: over the whole run weights then decay as much.
+depth has grown, and the order loss set in, after as many steps. Rates fall with the square root of the length; and weights
+decay less at each step, so that over the whole run they do not decay more.
 """
 
 import math
@@ -37,7 +37,9 @@ def fitted(recipe: Recipe, encoder: EncoderConfig, bound: Bound, peak: float, fi
     longer = {
         "depths": tuple((share * begin, depth) for begin, depth in recipe.depths),
         "order_from": share * recipe.order_from,
-        **{name: math.sqrt(share) * getattr(recipe, name) for name in ("rate", "muon_rate", "weight_decay")},
+        "rate": math.sqrt(share) * recipe.rate,
+        "muon_rate": math.sqrt(share) * recipe.muon_rate,
+        "weight_decay": share * recipe.weight_decay,
     }
     return replace(recipe, **{name: value for name, value in longer.items() if name not in fixed})
 
