@@ -9,6 +9,7 @@ from toy_pretraining import lose_everything_once, quiet, settings, weights
 
 from litebert.checkpoints.training import load_state, saved_states
 from litebert.pretrain.run import pretrain
+from litebert.runs import read_run
 from litebert.train.objective import Stage
 from litebert.train.settings import Bound
 
@@ -53,8 +54,8 @@ def test_what_a_deeper_network_destroys_is_little(store, tmp_path, monkeypatch):
     lose_everything_once(monkeypatch, 30)
     growing = ("depths=[[0,0.5],[0.5,1.0]]",)
     result = pretrain(settings(store, tmp_path / "run", recipe=growing), quiet)
-    assert "the loss is nan at step 8; went back to step 6" in " ".join(result.notes)
-    assert result.status == "finished"
+    assert "the loss is nan at step 8; went back to step 6 with the rate times 0.5" in result.notes
+    assert result.status == "finished" and tuple(read_run(tmp_path / "run").result["notes"]) == result.notes
 
 
 def test_a_run_that_stays_at_word_frequencies_is_told_so_once(store, tmp_path):

@@ -149,6 +149,7 @@ def _training(facts: Facts, given: Given) -> str:
         ["energy", _energy(facts, given)],
         ["numbers", f"{settings.get('precision', 'not recorded')}, seed {settings.get('seed', 'not recorded')}"],
         ["status", facts.run.status],
+        *(["on the way", note] for note in facts.run.result.get("notes", ())),
         ["litebert", facts.run.litebert],
     ]
     table = markdown_table(["", ""], rows, left=2)

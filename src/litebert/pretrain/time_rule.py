@@ -2,13 +2,14 @@
 
 Leaving word frequencies behind takes a number of steps, whatever the batch, so little time takes smaller batches. Much
 time takes larger ones, which it has enough steps for. And a recipe was found in runs of some length. In longer ones
-depth has grown, and the order loss set in, after as many steps. Rates fall with the square root of the length; and weights
-decay less at each step, so that over the whole run they do not decay more.
+depth has grown, and the order loss set in, after as many steps. Rates fall with the square root of the length, and
+weights decay less at each step, so that over the whole run they do not decay more.
 """
 
 import math
 from collections.abc import Collection
 from dataclasses import replace
+from typing import Any
 
 from litebert.nn.config import EncoderConfig
 from litebert.plan.arithmetic import flops_per_token
@@ -34,7 +35,7 @@ def fitted(recipe: Recipe, encoder: EncoderConfig, bound: Bound, peak: float, fi
     if not recipe.found_at_steps or steps <= recipe.found_at_steps:
         return recipe
     share = recipe.found_at_steps / steps
-    longer = {
+    longer: dict[str, Any] = {
         "depths": tuple((share * begin, depth) for begin, depth in recipe.depths),
         "order_from": share * recipe.order_from,
         "rate": math.sqrt(share) * recipe.rate,
@@ -63,8 +64,8 @@ def _tokens(recipe: Recipe, encoder: EncoderConfig, bound: Bound, peak: float) -
 
 def _with_batches(recipe: Recipe, tokens: float) -> Recipe:
     """The recipe with its batches halved or doubled until there are enough steps, and not too many."""
-    smallest, largest = (choose(size for _, size in recipe.batch_tokens) for choose in (min, max))
-    factor = 1.0
+    sizes = [size for _, size in recipe.batch_tokens]
+    smallest, largest, factor = min(sizes), max(sizes), 1.0
     while tokens / (smallest * factor) < recipe.least_steps and smallest * factor / 2 >= LEAST_BATCH:
         factor /= 2
     while recipe.most_steps and recipe.most_steps < tokens / (largest * factor) < float("inf"):
@@ -81,6 +82,6 @@ def _flops(recipe: Recipe, encoder: EncoderConfig) -> float:
     return mean * flops_per_token(encoder, length, "pretrain")
 
 
-def _tuples(value: object) -> object:
+def _tuples(value: Any) -> Any:
     """What JSON has made a list of, as it was."""
     return tuple(map(_tuples, value)) if isinstance(value, list) else value

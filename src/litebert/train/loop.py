@@ -224,7 +224,7 @@ class Loop:
     def note(self, sentence: str) -> None:
         """Say something of the run that its result is to tell, too."""
         self.notes.append(sentence)
-        self.say(sentence)
+        (self.watch.note if self.watch else self.say)(sentence)
 
     def _score(self) -> None:
         """Held-out figures, once a step."""

@@ -92,6 +92,13 @@ class Watch:
         else:
             print(sentence, file=sys.stderr, flush=True)
 
+    def note(self, sentence: str) -> None:
+        """A sentence that ``run.json`` keeps, too."""
+        self.say(sentence)
+        known = read_run(self.run)
+        if known is not None:
+            update_run(self.run, result={"notes": [*known.result.get("notes", ()), sentence]})
+
     def rewind(self, step: int) -> None:
         """The run went back to this step: forget what came after it."""
         self.metrics.rewind(step)

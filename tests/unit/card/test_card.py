@@ -62,7 +62,7 @@ def run(tmp_path, encoder, store):
         "seed": 3,
     }
     result = {"step": 2, "tokens": 2000, "seconds": 1800.0, "held_out_depth": 4, "held_out_loss": 3.0, **HELD_OUT}
-    result |= {"held_out_depth_2_mlm_accuracy": 0.333}
+    result |= {"held_out_depth_2_mlm_accuracy": 0.333, "notes": ["the loss is nan at step 1; went back to step 0"]}
     write_run(folder, "pretrain", settings, parents=[parent_of("corpus", store)], result=result)
     rows = [
         {"step": 1, "tokens": 1000, "progress": 0.4, "mfu": 0.4},
@@ -122,6 +122,7 @@ def test_a_card_says_what_is_known(run, tmp_path, litebert, encoder, tokenizer, 
     assert "| 4 | 2.500 | 53.7% | 81.0% |" in lines and "| 2 | – | 33.3% | – |" in lines
     assert "It is small." in text and any(line.startswith("| doctor |") and line.count("%") == 2 for line in lines)
     assert "mask_rate: 0.2" in text and "python results.py" in text
+    assert "| on the way | the loss is nan at step 1; went back to step 0 |" in lines
     train = Store.open(store).split("train")
     counts = (train.num_documents, train.num_sentences, train.num_words, train.num_tokens)
     assert f"| train | {' | '.join(map(str, counts))} |" in lines and train.num_tokens > 100
