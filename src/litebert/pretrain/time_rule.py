@@ -20,7 +20,7 @@ from litebert.train.settings import Bound
 
 LEAST_BATCH = 2048  # tokens; below that gradients are too noisy to be worth the update
 REACHED_SHARE = 0.4  # of the rate of large products that training reaches; a factor of two only moves the batch by one
-FITTED = ("batch_tokens", "depths", "order_from", "rate", "muon_rate", "weight_decay")
+WITH_LENGTH = ("depths", "order_from", "rate", "muon_rate", "weight_decay")  # fitted by ``found_at_steps``
 
 
 def fitted(recipe: Recipe, encoder: EncoderConfig, bound: Bound, peak: float, fixed: Collection[str] = ()) -> Recipe:
@@ -48,7 +48,9 @@ def fitted(recipe: Recipe, encoder: EncoderConfig, bound: Bound, peak: float, fi
 def as_noted(recipe: Recipe, run: RunInfo | None, fixed: Collection[str] = ()) -> Recipe:
     """The recipe fitted as a run was begun with, by its note."""
     noted = {} if run is None else run.settings.get("recipe", {})
-    found = {name: noted[name] for name in FITTED if name in noted and name not in fixed}
+    names = ["batch_tokens"] if recipe.least_steps or recipe.most_steps else []
+    names += WITH_LENGTH if recipe.found_at_steps else ()
+    found = {name: noted[name] for name in names if name in noted and name not in fixed}
     return replace(recipe, **{name: _tuples(value) for name, value in found.items()})
 
 

@@ -87,3 +87,5 @@ def test_a_resumed_run_goes_on_as_it_was_begun(tmp_path):
     assert as_noted(RECIPE, read_run(tmp_path)) == begun
     assert as_noted(RECIPE, read_run(tmp_path), fixed={"depths"}).depths == RECIPE.depths
     assert as_noted(RECIPE, None) == RECIPE
+    plain = replace(RECIPE, found_at_steps=0, least_steps=0, most_steps=0)  # fits itself to nothing
+    assert as_noted(plain, read_run(tmp_path)) == plain
