@@ -111,8 +111,8 @@ def _options(
 @app.command(rich_help_panel=TEXT)
 def ls() -> None:
     """List the models that are shipped, the presets of models, then the recipes of pretraining."""
-    from litebert.checkpoints.shipped import shipped_about, shipped_names
     from litebert.config import preset_names, read_preset
+    from litebert.shipped import shipped_about, shipped_names
 
     for name in shipped_names():
         _echo_entry(name, f"trained, comes with litebert: {shipped_about(name)}")
@@ -143,9 +143,9 @@ def show(
     import os
     from pathlib import Path
 
-    from litebert.checkpoints.shipped import shipped_folder, shipped_names
     from litebert.config import preset_names
     from litebert.errors import nearest
+    from litebert.shipped import shipped_folder, shipped_names
 
     models, recipes = preset_names("models"), preset_names("recipes")
     if Path(model).is_dir() or shipped_folder(model):

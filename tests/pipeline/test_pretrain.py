@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -174,6 +175,36 @@ def test_a_deeper_model_starts_from_a_shallower_one(store, tmp_path):
     deep = settings(store, tmp_path / "deep", words=words, source=str(tmp_path / "shallow"), bound=Bound(steps=1))
     pretrain(deep, said.append)
     assert any("started from a model of depth 2" in sentence for sentence in said)
+
+
+def test_a_trained_model_goes_on_at_its_depth(store, tmp_path):
+    """A fresh model would grow; one that is trained at full depth does not, and has the order loss at once."""
+    growing = ("depths=[[0,0.5],[0.5,1.0]]", "order_from=0.5")
+    pretrain(settings(store, tmp_path / "first", recipe=growing), quiet)
+    words = settings(store, tmp_path / "on", recipe=growing, source=str(tmp_path / "first"), seed=1)
+    for name in ("on", "again"):  # the second time it resumes where it ended, by its note
+        pretrain(replace(words, resume=name == "again"), quiet)
+        noted = json.loads((tmp_path / "on" / "run.json").read_text())
+        assert noted["settings"]["recipe"]["depths"] == [[0.0, 1.0]]
+        assert noted["settings"]["recipe"]["order_from"] == 0.0
+    before, after = weights(tmp_path / "first"), weights(tmp_path / "on")
+    assert any(not torch.equal(before[name], after[name]) for name in before)
+    rows = [row for row in read_metrics(tmp_path / "on") if "order_loss" in row]
+    assert rows[0]["step"] == 1
+
+
+def test_a_store_of_another_vocabulary_is_refused_for_a_trained_model(store, tmp_path):
+    """As many pieces, in another order: shapes would not tell."""
+    pretrain(settings(store, tmp_path / "first", bound=Bound(steps=1)), quiet)
+    model = tmp_path / "first" / "model"
+    other = json.loads((model / "tokenizer.json").read_text())
+    vocabulary = other["model"]["vocab"]
+    names = sorted(vocabulary, key=vocabulary.get)[-2:]
+    vocabulary[names[0]], vocabulary[names[1]] = vocabulary[names[1]], vocabulary[names[0]]
+    (model / "tokenizer.json").write_text(json.dumps(other))
+    with pytest.raises(InputError, match=r"built with another vocabulary than that of .*; build it again with"):
+        pretrain(settings(store, tmp_path / "on", source=str(tmp_path / "first")), quiet)
+    assert not (tmp_path / "on" / "run.json").exists()
 
 
 def test_what_is_refused(store, tmp_path):

@@ -52,9 +52,27 @@ class Facts:
     corpus: Corpus | None
     held_out: Mapping[int, Mapping[str, float]]  # figures by depth, the deepest first
     mean_utilisation: float | None
+    earlier: tuple["Facts", ...] = ()  # runs whose model this one started from, the first one first
+
+    @property
+    def parts(self) -> tuple["Facts", ...]:
+        """All runs that made the model."""
+        return (*self.earlier, self)
+
+    @property
+    def all_seconds(self) -> float | None:
+        """The time of all parts; None where one of them did not note it."""
+        known = [part.seconds for part in self.parts if part.seconds is not None]
+        return sum(known) if len(known) == len(self.parts) else None
+
+    @property
+    def all_tokens(self) -> int | None:
+        """The tokens of all parts; None where one of them did not note it."""
+        known = [part.tokens for part in self.parts if part.tokens is not None]
+        return sum(known) if len(known) == len(self.parts) else None
 
 
-def read_facts(folder: Path, corpus: Path | None = None) -> Facts:
+def read_facts(folder: Path, corpus: Path | None = None, earlier: Sequence[Path] = ()) -> Facts:
     """The facts of the run in ``folder``; ``corpus`` is its token store where that was moved."""
     run = read_run(folder)
     if run is None or run.verb != "pretrain":
@@ -82,6 +100,7 @@ def read_facts(folder: Path, corpus: Path | None = None) -> Facts:
         corpus=_corpus(run, corpus),
         held_out=held_out_by_depth(run.result),
         mean_utilisation=sum(shares) / len(shares) if shares else None,
+        earlier=tuple(read_facts(part) for part in earlier),
     )
 
 

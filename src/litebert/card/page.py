@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import yaml
 
@@ -24,7 +25,7 @@ class Given:
     watts: float | None = None
     data_text: str = ""
     limits: str = ""
-    picture: str = ""  # of the loss, beside the card
+    pictures: tuple[str, ...] = ()  # of the loss of every part, beside the card
     commands: tuple[str, ...] = ()
 
 
@@ -44,11 +45,11 @@ def card(facts: Facts, results: Results, published: Sequence[Published], seen: S
         "## Results",
         _results(facts, results, published, given),
         "## Text",
-        _text(facts.corpus, facts.tokens, given.data_text),
+        _text(facts.corpus, facts.all_tokens, given.data_text),
         "## How it was trained",
         _training(facts, given),
         "## Held-out text",
-        _held_out(facts, given.picture),
+        _held_out(facts, given.pictures),
         "## Limits and biases",
         _limits(seen, given.limits),
         "## Made with",
@@ -65,8 +66,8 @@ def missing(what: str) -> str:
 def _opening(facts: Facts) -> str:
     encoder = facts.encoder
     shared = "layers that share one block" if len(set(encoder.plan)) == 1 < len(encoder.plan) else "layers"
-    took = f" for {format_duration(facts.seconds)}" if facts.seconds is not None else ""
-    read = f" on {large_number(facts.tokens)} tokens" if facts.tokens is not None else ""
+    took = f" for {format_duration(facts.all_seconds)}" if facts.all_seconds is not None else ""
+    read = f" on {large_number(facts.all_tokens)} tokens" if facts.all_tokens is not None else ""
     languages = f" ({' and '.join(facts.corpus.languages)})" if facts.corpus and facts.corpus.languages else ""
     size = f"{facts.parameters.with_heads / 1e6:.1f} million parameters"
     return (
@@ -80,7 +81,7 @@ def _results(facts: Facts, results: Results, published: Sequence[Published], giv
     if depths_of(results):
         size = f"{facts.parameters.bare / 1e6:.1f}M"
         hardware = given.hardware or facts.hardware
-        took = format_duration(facts.seconds) if facts.seconds is not None else "time not known"
+        took = format_duration(facts.all_seconds) if facts.all_seconds is not None else "time not known"
         budget = f"{took}{f' of {hardware}' if hardware else ''}"
         parts.append(main_table(given.name, size, budget, results, published))
         parts.append(_footnotes(results, published))
@@ -137,24 +138,37 @@ def _text(corpus: Corpus | None, tokens: int | None, said: str) -> str:
 
 
 def _training(facts: Facts, given: Given) -> str:
+    """A column for every part, then their recipes."""
+    columns = [_part(part, given) for part in facts.parts]
+    names = [f"part {number}" for number in range(1, len(columns) + 1)] if len(columns) > 1 else [""]
+    rows = [[name, *(column.get(name, "") for column in columns)] for name in dict.fromkeys(chain(*columns))]
+    sections = [markdown_table(["", *names], rows, left=1 + len(columns)), _energy(facts, given)]
+    if len(columns) > 1:
+        sections.append("Every part started from the model that the one before it had made.")
+    for name, part in zip(names, facts.parts, strict=True):
+        recipe = yaml.safe_dump(part.run.settings["recipe"], sort_keys=False, default_flow_style=None, width=100)
+        of = f" of {name}" if name else ""
+        sections.append(f"The recipe{of} with nothing left out:\n\n```yaml\n{recipe}```")
+    return "\n\n".join(sections)
+
+
+def _part(facts: Facts, given: Given) -> dict[str, str]:
+    """What is known of one run."""
     settings = facts.run.settings
     hardware = given.hardware or facts.hardware or f"{settings.get('device', 'device')}, its name was not recorded"
-    rows = [
-        ["hardware", hardware],
-        ["time", f"{facts.seconds / 60:.1f} minutes" if facts.seconds is not None else "not recorded"],
-        ["steps", f"{facts.steps:,}" if facts.steps is not None else "not recorded"],
-        ["tokens", f"{facts.tokens:,}" if facts.tokens is not None else "not recorded"],
-        ["arithmetic", f"about {flop_in_words(facts.flop)}" if facts.flop is not None else "not recorded"],
-        ["use of the hardware", _percent(facts.mean_utilisation) or "not recorded"],
-        ["energy", _energy(facts, given)],
-        ["numbers", f"{settings.get('precision', 'not recorded')}, seed {settings.get('seed', 'not recorded')}"],
-        ["status", facts.run.status],
-        *(["on the way", note] for note in facts.run.result.get("notes", ())),
-        ["litebert", facts.run.litebert],
-    ]
-    table = markdown_table(["", ""], rows, left=2)
-    recipe = yaml.safe_dump(settings["recipe"], sort_keys=False, default_flow_style=None, width=100)
-    return f"{table}\n\nThe recipe with nothing left out:\n\n```yaml\n{recipe}```"
+    rows = {
+        "hardware": hardware,
+        "time": f"{facts.seconds / 60:.1f} minutes" if facts.seconds is not None else "not recorded",
+        "steps": f"{facts.steps:,}" if facts.steps is not None else "not recorded",
+        "tokens": f"{facts.tokens:,}" if facts.tokens is not None else "not recorded",
+        "arithmetic": f"about {flop_in_words(facts.flop)}" if facts.flop is not None else "not recorded",
+        "use of the hardware": _percent(facts.mean_utilisation) or "not recorded",
+        "numbers": f"{settings.get('precision', 'not recorded')}, seed {settings.get('seed', 'not recorded')}",
+        "status": facts.run.status,
+        "litebert": facts.run.litebert,
+    }
+    notes = "; ".join(facts.run.result.get("notes", ()))
+    return rows | ({"on the way": notes} if notes else {})
 
 
 def flop_in_words(number: float) -> str:
@@ -172,16 +186,16 @@ def _percent(share: float | None) -> str:
 def _energy(facts: Facts, given: Given) -> str:
     """Power by time; whose power it is, is said."""
     watts, source = (given.watts, "assumed") if given.watts is not None else (facts.watts, "recorded in the run")
-    if watts is None or facts.seconds is None:
-        return "missing: no power was recorded; give an assumption with --watts"
-    hours = facts.seconds / 3600
+    seconds = facts.all_seconds
+    if watts is None or seconds is None:
+        return missing("the energy; no power was recorded, give an assumption with --watts")
     return (
-        f"about {watts * hours / 1000:.2f} kWh: {watts:,.0f} W ({source}) for {facts.seconds / 60:.1f} minutes, the "
-        "device alone, without pilots and fine-tuning"
+        f"Energy: about {watts * seconds / 3.6e6:.2f} kWh, {watts:,.0f} W ({source}) for {seconds / 60:.1f} minutes, "
+        "the device alone, without pilots and fine-tuning."
     )
 
 
-def _held_out(facts: Facts, picture: str) -> str:
+def _held_out(facts: Facts, pictures: Sequence[str]) -> str:
     parts = []
     if facts.held_out:
         names = list(dict.fromkeys(name for row in facts.held_out.values() for name in row))
@@ -199,9 +213,9 @@ def _held_out(facts: Facts, picture: str) -> str:
             parts.append(missing("held-out figures of smaller depths; the run scored its full depth only"))
     else:
         parts.append(missing("held-out figures; the run had no held-out text"))
-    parts.append(
-        f"![Loss over the run]({picture})" if picture else missing("the curve of the loss; the run left no loss.png")
-    )
+    parts += [f"![Loss over the run]({picture})" for picture in pictures]
+    if not pictures:
+        parts.append(missing("the curve of the loss; the run left no loss.png"))
     return "\n\n".join(parts)
 
 

@@ -24,6 +24,7 @@ class CardSettings:
 
     run: Path
     output: Path
+    earlier: Sequence[Path] = ()  # the runs whose model it started from, the first one first
     results: Sequence[Path] = ()
     corpus: Path | None = None
     model: str | None = None  # where the weights are, if not in the run
@@ -39,7 +40,7 @@ def make_card(settings: CardSettings) -> list[str]:
     """Write the card; which of its parts are missing."""
     if not settings.output.absolute().parent.is_dir():
         raise InputError(f"there is no folder '{settings.output.absolute().parent}' to write {settings.output.name} to")
-    facts = read_facts(settings.run, settings.corpus)
+    facts = read_facts(settings.run, settings.corpus, settings.earlier)
     results = read_results(settings.results, facts.encoder.num_layers)
     texts = [_text_of(path) for path in (settings.data_text, settings.limits)]
     given = Given(
@@ -48,7 +49,7 @@ def make_card(settings: CardSettings) -> list[str]:
         watts=settings.watts,
         data_text=texts[0],
         limits=texts[1],
-        picture=_picture(settings.run, settings.output),
+        pictures=_pictures((*settings.earlier, settings.run), settings.output),
         commands=tuple(settings.commands),
     )
     written = card(facts, results, published_rows(), _seen(settings), given)
@@ -56,15 +57,18 @@ def make_card(settings: CardSettings) -> list[str]:
     return [line.strip("*") for line in written.splitlines() if line.startswith("*Missing:")]
 
 
-def _picture(run: Path, output: Path) -> str:
-    """Copy the run's picture beside the card; its name there."""
-    source = run / PICTURE
-    if not source.is_file():
-        return ""
-    target = output.with_name(PICTURE)
-    if not (target.exists() and target.samefile(source)):
-        shutil.copyfile(source, target)
-    return target.name
+def _pictures(runs: Sequence[Path], output: Path) -> tuple[str, ...]:
+    """Copy the pictures of the runs beside the card; their names there, the last run's being the usual one."""
+    names = []
+    for place, run in enumerate(runs, start=1 - len(runs)):
+        source = run / PICTURE
+        target = output.with_name(PICTURE if place == 0 else f"loss-part-{place + len(runs)}.png")
+        if not source.is_file():
+            continue
+        if not (target.exists() and target.samefile(source)):
+            shutil.copyfile(source, target)
+        names.append(target.name)
+    return tuple(names)
 
 
 def _seen(settings: CardSettings) -> Seen:

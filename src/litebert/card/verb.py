@@ -27,6 +27,10 @@ def card(
             help="Results: JSON of evaluate, of fill --cloze, of results.py, or a finetune run; again for more."
         ),
     ] = None,
+    after: Annotated[
+        list[Path] | None,
+        typer.Option(help="An earlier run whose model this one started from; again for more, the first one first."),
+    ] = None,
     corpus: Annotated[Path | None, typer.Option(help="The token store of the run, where it was moved.")] = None,
     model: Annotated[str | None, typer.Option(help="The model, where its weights are not in the run.")] = None,
     name: Annotated[str, typer.Option(help="What the model is called; the run's name unless said.")] = "",
@@ -42,6 +46,7 @@ def card(
     settings = CardSettings(
         run=run,
         output=output,
+        earlier=tuple(after or ()),
         results=tuple(results or ()),
         corpus=corpus,
         model=model,

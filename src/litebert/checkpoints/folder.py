@@ -29,7 +29,6 @@ from litebert.checkpoints.convert import (
 )
 from litebert.checkpoints.huggingface import is_native, read_encoder_config, read_heads, write_config
 from litebert.checkpoints.names import NAMES
-from litebert.checkpoints.shipped import check_shipped, shipped_folder, shipped_names
 from litebert.checkpoints.tensors import has_tensors, read_tensors, write_tensors
 from litebert.config import build, parse_overrides, preset_names
 from litebert.errors import InputError, nearest
@@ -37,6 +36,7 @@ from litebert.nn.config import EncoderConfig
 from litebert.nn.families import preset_config
 from litebert.nn.network import PRETRAINING_HEADS, HeadName, HeadsConfig, Network, NetworkConfig
 from litebert.runs import CHECKPOINTS, STORE_FILE, Parent, write_run
+from litebert.shipped import check_shipped, shipped_folder, shipped_names
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.tokenizers import read_tokenizer
 

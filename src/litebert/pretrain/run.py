@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from litebert.checkpoints.folder import load_model, save_model
+from litebert.checkpoints.folder import Loaded, load_model, save_model
 from litebert.corpus.frequencies import unigram_entropy
 from litebert.corpus.store import Store
 from litebert.errors import InputError
@@ -21,7 +21,7 @@ from litebert.pretrain.initial import set_initial_values
 from litebert.pretrain.recipe import Recipe
 from litebert.pretrain.stages import held_out_scores, pretraining_stages
 from litebert.pretrain.time_rule import as_noted, fitted
-from litebert.pretrain.warm_start import warm_start
+from litebert.pretrain.warm_start import check_vocabulary, going_on, warm_start
 from litebert.runs import MODEL_FOLDER, RUN_FILE, RunLock, check_run_folder, parent_of, read_run, write_run
 from litebert.text.tokenizers import read_tokenizer
 from litebert.train.guard import StuckWatch
@@ -81,11 +81,13 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, say: Say) -> Result:
     config = network_config(settings, store)
     precision = settings.precision or pretraining_precision(ranks.device, config.encoder.width)
     peak = ranks.total([product_rate(ranks.device, precision) if ranks.first else 0.0])[0]
-    settings = replace(settings, recipe=_recipe(settings, config.encoder, peak * ranks.world))
+    source = _source(settings, store)
+    trained = source.network.config.encoder.num_layers if source else None
+    settings = replace(settings, recipe=_recipe(settings, config.encoder, peak * ranks.world, trained))
     train = train_settings(settings, ranks, precision)
     stages = pretraining_stages(settings.recipe, config.encoder, store, train)
     check_memory(settings.preset, config.encoder, settings.recipe, train, ranks)
-    network = _network(settings, config, store, ranks, say)
+    network = _network(settings, config, store, ranks, source, say)
     unigram = unigram_entropy(store)
     watch = None
     if ranks.first:
@@ -125,12 +127,24 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, say: Say) -> Result:
     return result
 
 
-def _network(settings: PretrainSettings, config: NetworkConfig, store: Store, ranks: Ranks, say: Say) -> Network:
+def _source(settings: PretrainSettings, store: Store) -> Loaded | None:
+    """The model to start from, where one is named."""
+    if settings.source is None:
+        return None
+    found = load_model(settings.source)
+    ours = read_tokenizer(store.tokenizer_folder, found.network.config.encoder.family)
+    check_vocabulary(found.tokenizer, ours, settings.source, str(settings.corpus))
+    return found
+
+
+def _network(
+    settings: PretrainSettings, config: NetworkConfig, store: Store, ranks: Ranks, source: Loaded | None, say: Say
+) -> Network:
     """The network to train, with its first weights."""
     torch.manual_seed(settings.seed)
     network = Network(config).to(ranks.device)
-    if settings.source:
-        say(warm_start(network, load_model(settings.source).network))
+    if source:
+        say(warm_start(network, source.network))
     else:
         set_initial_values(network, settings.recipe, store)
     if "order" not in network.heads and network.pooler is not None:
@@ -138,11 +152,14 @@ def _network(settings: PretrainSettings, config: NetworkConfig, store: Store, ra
     return network
 
 
-def _recipe(settings: PretrainSettings, encoder: EncoderConfig, peak: float) -> Recipe:
-    """The recipe for the time there is; a resumed run goes on as it was begun."""
+def _recipe(settings: PretrainSettings, encoder: EncoderConfig, peak: float, trained: int | None) -> Recipe:
+    """The recipe for the time there is and the layers that are ``trained``; a resumed run goes on as it began."""
+    recipe = settings.recipe
+    if trained is not None:
+        recipe = going_on(recipe, encoder.num_layers, trained, settings.fixed)
     if settings.resume:
-        return as_noted(settings.recipe, read_run(settings.out), settings.fixed)
-    return fitted(settings.recipe, encoder, settings.fit_to or settings.bound, peak, settings.fixed)
+        return as_noted(recipe, read_run(settings.out), settings.fixed)
+    return fitted(recipe, encoder, settings.fit_to or settings.bound, peak, settings.fixed)
 
 
 def network_config(settings: PretrainSettings, store: Store) -> NetworkConfig:

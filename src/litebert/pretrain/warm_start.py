@@ -1,9 +1,42 @@
-"""Weights of a trained model for one of another depth (the paper warm-starts deep models from shallow ones)."""
+"""A run that begins with a trained model, perhaps a shallower one, as the paper's deep models do."""
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
 
 import torch
 
 from litebert.errors import InputError
 from litebert.nn.network import Network
+from litebert.pretrain.depths import layers_of
+from litebert.pretrain.recipe import Recipe
+from litebert.text.tokenizer import Tokenizer
+
+
+def going_on(recipe: Recipe, layers: int, trained: int, fixed: Collection[str] = ()) -> Recipe:
+    """The recipe for a model of so many ``layers`` that begins with ``trained`` ones; ``fixed``: fields to leave alone.
+
+    Depth grows from the trained one on, and where that is all of it, every loss counts from the beginning.
+    """
+    begun = min(trained, layers)
+    deeper = [(begin, depth) for begin, depth in recipe.depths if layers_of(depth, layers) >= begun]
+    changed: dict[str, Any] = {}
+    if deeper:
+        changed["depths"] = ((0.0, deeper[0][1]), *deeper[1:])
+    if begun == layers:
+        changed["order_from"] = 0.0
+    return replace(recipe, **{name: value for name, value in changed.items() if name not in fixed})
+
+
+def check_vocabulary(theirs: Tokenizer | None, ours: Tokenizer, source: str, corpus: str) -> None:
+    """Refuse a store whose ids stand for other pieces than the model has learnt."""
+    if theirs is None or theirs.vocab_size != ours.vocab_size:
+        return  # nothing to compare, or the shapes will tell
+    if any(theirs.piece(index) != ours.piece(index) for index in range(ours.vocab_size)):
+        raise InputError(
+            f"{corpus} was built with another vocabulary than that of {source}; build it again with the model's own: "
+            f"litebert corpus build TEXT --tokenizer {source}"
+        )
 
 
 @torch.no_grad()

@@ -19,6 +19,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as Backend
 
 from litebert.errors import InputError, nearest
+from litebert.shipped import shipped_folder
 from litebert.text.families import BERT, FAMILIES, ROLES, Family, Role, guess_family
 from litebert.text.pairs import Encoded
 from litebert.text.sentencepiece_model import CONTROL, UNIGRAM, USER_DEFINED, read_sentencepiece_model
@@ -40,9 +41,10 @@ FILES = "tokenizer.json, spiece.model, vocab.json with merges.txt, or vocab.txt"
 def read_tokenizer(folder: Path, family: str | None = None) -> Tokenizer:
     """The tokenizer in ``folder`` for a model of ``family``; without one, guessed from the special tokens.
 
-    One file that holds a whole tokenizer (``.json``, ``.model``, ``.txt``) will do in place of a folder.
+    One file that holds a whole tokenizer (``.json``, ``.model``, ``.txt``) will do in place of a folder, and so will
+    the name of a shipped model.
     """
-    folder = Path(folder)
+    folder = Path(folder) if Path(folder).exists() else shipped_folder(folder) or Path(folder)
     known = FAMILIES.get(family or "")
     if folder.is_dir():
         options = _read_options(folder)

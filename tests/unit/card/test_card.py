@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import pytest
 import torch
@@ -118,7 +119,7 @@ def test_a_card_says_what_is_known(run, tmp_path, litebert, encoder, tokenizer, 
     assert "| cola | Matthews | 2 | 50.00 | 40.00 to 62.50 | 5 |" in lines
     assert any(line.startswith("| ALBERT-base v1 | 12M |") and "| 90.3 |" in line for line in lines)
     assert "| a.jsonl | all | 4 | 56 | 50.0 | 75.0 |" in lines
-    assert "about 0.30 kWh: 600 W (assumed) for 30.0 minutes" in text
+    assert "about 0.30 kWh, 600 W (assumed) for 30.0 minutes" in text
     assert "| 4 | 2.500 | 53.7% | 81.0% |" in lines and "| 2 | – | 33.3% | – |" in lines
     assert "It is small." in text and any(line.startswith("| doctor |") and line.count("%") == 2 for line in lines)
     assert "mask_rate: 0.2" in text and "python results.py" in text
@@ -129,11 +130,38 @@ def test_a_card_says_what_is_known(run, tmp_path, litebert, encoder, tokenizer, 
     assert "Read from text.txt." in text and str(tmp_path) not in text
 
 
+def test_a_run_that_went_on_with_the_model_of_another_counts_both(run, tmp_path, litebert):
+    first = tmp_path / "first"
+    shutil.copytree(run, first)
+    note = json.loads((first / "run.json").read_text())
+    note["result"] |= {"seconds": 5400.0, "tokens": 6_000_000, "notes": []}
+    note["settings"]["recipe"]["mask_rate"] = 0.4
+    (first / "run.json").write_text(json.dumps(note))
+    (first / "loss.png").write_bytes(b"another picture")
+    out = tmp_path / "out"
+    out.mkdir()
+    words = ("--results", results_file(tmp_path), "--watts", "600")
+    code, _, _ = litebert("card", run, "--after", first, "-o", out / "README.md", "--name", "little", *words)
+    text = (out / "README.md").read_text()
+    assert code == 0 and "for 2 hours on 6 million tokens" in text and "| 2 hours |" in text
+    assert "about 1.20 kWh, 600 W (assumed) for 120.0 minutes" in text
+    assert "| time | 90.0 minutes | 30.0 minutes |" in text
+    assert "| on the way |  | the loss is nan at step 1; went back to step 0 |" in text
+    assert text.index("mask_rate: 0.4") < text.index("mask_rate: 0.2")
+    assert "(loss-part-1.png)" in text and (out / "loss-part-1.png").read_bytes() == b"another picture"
+    assert "(loss.png)" in text and (out / "loss.png").read_bytes() == b"a picture"
+    del note["result"]["seconds"]
+    (first / "run.json").write_text(json.dumps(note))
+    litebert("card", run, "--after", first, "-o", out / "README.md", "--name", "little", *words)
+    text = (out / "README.md").read_text()
+    assert "time not known" in text and "kWh" not in text  # half of the time would be a wrong figure
+
+
 def test_what_is_not_known_is_missing(run, tmp_path, litebert, store):
     (run / "loss.png").unlink()
     code, _, err = litebert("card", run, "-o", tmp_path / "CARD.md")
     text = (tmp_path / "CARD.md").read_text()
-    assert code == 0 and err.count("Missing:") == text.count("*Missing:") == 6
+    assert code == 0 and err.count("Missing:") == text.count("*Missing:") == 7
     assert "no power was recorded" in text and "its name was not recorded" in text
     assert "on 2 thousand tokens" in text
     assert "kWh" not in text and "BERT-base" not in text  # without results of ours there is nothing to compare

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 import litebert
-from litebert.checkpoints import shipped
+from litebert import shipped
 from litebert.checkpoints.folder import save_model
 from litebert.errors import InputError
 from litebert.nn.families import family_config

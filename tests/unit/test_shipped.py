@@ -9,13 +9,14 @@ import torch
 from safetensors.torch import load_file
 
 import litebert as package
-from litebert.checkpoints import shipped
-from litebert.checkpoints.folder import load_model, model_folder, save_model
+from litebert import shipped
+from litebert.checkpoints.folder import load_model, model_config, model_folder, save_model
 from litebert.errors import InputError
 from litebert.nn.families import family_config
 from litebert.nn.network import pretraining_network
+from litebert.text.tokenizers import read_tokenizer
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -35,6 +36,7 @@ def small(tmp_path, monkeypatch, letter_tokenizer):
 
 def test_a_name_stands_for_the_shipped_folder(small, litebert):
     assert model_folder("little-en") == small
+    assert read_tokenizer(Path("little-en")).vocab_size == model_config("little-en").encoder.vocab_size
     model = package.load("little-en")
     assert {tensor.dtype for tensor in load_file(small / "model.safetensors").values()} == {torch.bfloat16}
     assert {parameter.dtype for parameter in model.network.parameters()} == {torch.float32}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from litebert.errors import InputError
 
-SHIPPED = Path(__file__).parents[1] / "models"
+SHIPPED = Path(__file__).parent / "models"
 CARD = "README.md"
 CHECKSUMS = "SHA256SUMS"  # in the form that `sha256sum -c` reads
 
