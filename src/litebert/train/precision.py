@@ -18,7 +18,7 @@ def default_precision(device: torch.device) -> Precision:
     return "bf16" if has_bf16(device) else "fp16"
 
 
-def pretraining_precision(device: torch.device, width: int) -> Precision:
+def training_precision(device: torch.device, width: int) -> Precision:
     """The default, but bf16 on a CPU that multiplies in it, where products are wide enough to gain by it."""
     wide = device.type == "cpu" and width >= LEAST_WIDTH
     return "bf16" if wide and has_bf16(device) else default_precision(device)
@@ -34,9 +34,9 @@ def has_bf16(device: torch.device) -> bool:
 
 
 def cast(precision: Precision, device: torch.device) -> contextlib.AbstractContextManager[Any]:
-    """The context in which a forward pass runs."""
+    """The context in which a forward pass runs, whatever one it is in."""
     if precision == "fp32":
-        return contextlib.nullcontext()
+        return torch.autocast(device.type, enabled=False)
     return torch.autocast(device.type, dtype=_CAST[precision])
 
 

@@ -178,8 +178,8 @@ def test_the_arithmetic_follows_depth_and_tokens(encoder):
 
 def test_small_runs_have_figures_too():
     """A minute on a laptop is no 0 million tokens and no 0.0000019 exaFLOP."""
-    assert [flop_in_words(number) for number in (2.1e18, 3.4e15, 1.9e12, 5e7)] == [
-        *("2.1 exaFLOP", "3.4 petaFLOP", "1.9 teraFLOP", "0.05 gigaFLOP")
+    assert [flop_in_words(number) for number in (2.1e18, 4.32e17, 1.9e12, 5e7)] == [
+        *("2.1 exaFLOP", "432 petaFLOP", "1.9 teraFLOP", "0.05 gigaFLOP")
     ]
 
 

@@ -17,16 +17,16 @@ CPU = torch.device("cpu")
         ({"avx2": True}, 768, "fp32"),
     ],
 )
-def test_pretraining_on_a_cpu_takes_what_it_multiplies_fast(monkeypatch, capabilities, width, wanted):
+def test_training_on_a_cpu_takes_what_it_multiplies_fast(monkeypatch, capabilities, width, wanted):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
-    assert precision.pretraining_precision(CPU, width) == wanted
+    assert precision.training_precision(CPU, width) == wanted
 
 
 def test_a_torch_that_cannot_say_computes_in_fp32(monkeypatch):
     monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
-    assert precision.pretraining_precision(CPU, 768) == "fp32"
+    assert precision.training_precision(CPU, 768) == "fp32"
 
 
-def test_what_was_trained_before_stays_in_fp32_on_a_cpu(monkeypatch):
+def test_what_only_runs_stays_in_fp32_on_a_cpu(monkeypatch):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
     assert precision.default_precision(CPU) == "fp32"
