@@ -1,5 +1,6 @@
-"""What all tests share: where real data and real weights lie, and a skip with a reason where they do not."""
+"""What all tests share: real data and real weights, a skip with a reason where they are not, the command line."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from litebert.analyse.inputs import Inputs
+from litebert.cli import main
 from litebert.nn.network import Network
 
 ROOT = Path(__file__).parents[1]
@@ -82,3 +84,17 @@ def plant():
         return planted.eval()
 
     return make
+
+
+@pytest.fixture
+def litebert(monkeypatch, capsys):
+    """Run the command line in this process: exit code, standard output, standard error."""
+
+    def run(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["litebert", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return run

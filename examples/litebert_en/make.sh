@@ -4,8 +4,8 @@
 #     sh examples/litebert_en/make.sh STORE GLUE SQUAD RACE OUT
 #
 # STORE is made as docs/litebert_en.md says, SQUAD by examples/squad_by_article.py. On one H200 it takes 37 minutes of
-# training and a quarter of an hour of fine-tuning. Stopped, the same command goes on. FIRST, SECOND, MODEL, FIELDS and
-# RESULTS change what is done, for a trial: FIRST=10s SECOND=10s MODEL=albert-tiny FIELDS="batch_tokens=4096".
+# training and a quarter of an hour of fine-tuning. Stopped, the same command goes on. FIRST, SECOND, MODEL, FIELDS,
+# RESULTS and DEPTHS change what is done, for a trial: FIRST=10s SECOND=10s MODEL=albert-tiny FIELDS=batch_tokens=4096.
 set -eu
 here=$(dirname "$0")
 store=$1 glue=$2 squad=$3 race=$4 out=$5
@@ -29,7 +29,9 @@ pretrain second --budget "${SECOND:-810s}" --from "$out/first16" --seed 1 --save
 [ -d "$out/litebert-en" ] || litebert convert "$out/second/model" "$out/litebert-en" --dtype bfloat16
 python "$here/results.py" "$out/litebert-en" sst2:most_steps=4000 race-middle:length=320 --settings budget \
     --glue "$glue" --squad "$squad" --race "$race" -o "$out/results" --depths 12,9,6,4 --jobs 14 ${RESULTS:-}
+[ -s "$out/held_out.json" ] ||
+    litebert evaluate "$out/litebert-en" --corpus "$store" --depths "${DEPTHS:-9,6,4}" --json >"$out/held_out.json"
 litebert card "$out/second" --after "$out/first" --model "$out/litebert-en" --results "$out/results/results.json" \
-    --corpus "$store" --hardware "one H200" --watts 700 --text "$here/text.md" --limits "$here/limits.md" \
+    --results "$out/held_out.json" --corpus "$store" --hardware "one H200" --watts 700 --text "$here/text.md" --limits "$here/limits.md" \
     --name litebert-en --command "sh examples/litebert_en/make.sh store glue squad race out" -o "$out/CARD.md"
 echo "the card is $out/CARD.md; python $here/ship.py $out/litebert-en --card $out/CARD.md puts it into the package"

@@ -207,6 +207,28 @@ def test_a_store_of_another_vocabulary_is_refused_for_a_trained_model(store, tmp
     assert not (tmp_path / "on" / "run.json").exists()
 
 
+def test_a_model_is_scored_on_held_out_text_at_any_depth(store, tmp_path, litebert):
+    pretrain(settings(store, tmp_path / "run", bound=Bound(steps=1)), quiet)
+    run = tmp_path / "run"
+    code, out, err = litebert("evaluate", run, "--corpus", store, "--depths", "1", "--length", "64", "--json")
+    assert code == 0, err
+    rows = json.loads(out)["held_out"]
+    assert [row["depth"] for row in rows] == [2, 1]
+    kept = json.loads((run / "run.json").read_text())["result"]
+    for name in ("mlm_loss", "order_loss"):  # other batches of the same text, by a model that knows nothing yet
+        assert rows[0][name] == pytest.approx(kept[f"held_out_{name}"], rel=0.05)
+    assert rows[0]["mlm_loss"] != rows[1]["mlm_loss"]
+    code, out, _ = litebert("evaluate", run, "--corpus", store, "--length", "64")
+    assert code == 0 and out.count("depth") == 1 and "masked words loss" in out
+    for words, says in (
+        (("--length", "4096"), "has 512 positions; choose fewer"),
+        (("--depths", "3"), "has depths 1 to 2"),
+        (("--task", "rte"), "nothing of tasks"),
+    ):
+        code, _, err = litebert("evaluate", run, "--corpus", store, *words)
+        assert code != 0 and says in err, err
+
+
 def test_what_is_refused(store, tmp_path):
     with pytest.raises(InputError, match=r"no run in .* to resume"):
         pretrain(settings(store, tmp_path / "none", resume=True), quiet)

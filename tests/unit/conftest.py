@@ -1,31 +1,15 @@
-"""What unit tests of several rooms share: the command line in this process, and a tokenizer of letters."""
+"""What unit tests of several rooms share: a tokenizer of letters."""
 
-import sys
 from string import ascii_lowercase
 
 import pytest
 
-from litebert.cli import main
 from litebert.text.tokenizers import pattern_tokenizer
 
 SPECIAL = {
     "xlnet": ["<pad>", "<unk>", "<cls>", "<sep>", "<mask>"],
     "roberta": ["<pad>", "<unk>", "<s>", "</s>", "<mask>"],
 }
-
-
-@pytest.fixture
-def litebert(monkeypatch, capsys):
-    """Run the command line in this process: exit code, standard output, standard error."""
-
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["litebert", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return run
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """A model card as Markdown, section by section, out of a run's files and results. Parts without data say so."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -9,7 +9,7 @@ import yaml
 from litebert.card.bias import PRONOUN, Pronouns
 from litebert.card.facts import Corpus, Facts
 from litebert.card.published import Published
-from litebert.card.results import Results
+from litebert.card.results import HeldOutScores, Results
 from litebert.card.tables import cloze_table, depths_of, main_table, markdown_table, spread_table
 from litebert.durations import format_duration
 from litebert.plan.answer import large_number
@@ -49,7 +49,7 @@ def card(facts: Facts, results: Results, published: Sequence[Published], seen: S
         "## How it was trained",
         _training(facts, given),
         "## Held-out text",
-        _held_out(facts, given.pictures),
+        _held_out(facts, results.held_out, given.pictures),
         "## Limits and biases",
         _limits(seen, given.limits),
         "## Made with",
@@ -195,28 +195,38 @@ def _energy(facts: Facts, given: Given) -> str:
     )
 
 
-def _held_out(facts: Facts, pictures: Sequence[str]) -> str:
+def _held_out(facts: Facts, scored: HeldOutScores | None, pictures: Sequence[str]) -> str:
+    """What the run noted, and what was scored afterwards, each by itself: they are of other batches of the text."""
     parts = []
     if facts.held_out:
-        names = list(dict.fromkeys(name for row in facts.held_out.values() for name in row))
-        rows = [
-            [str(depth), *(_held_out_cell(name, row.get(name)) for name in names)]
-            for depth, row in facts.held_out.items()
-        ]
-        headings = ["depth", *(name.replace("mlm", "masked words").replace("_", " ") for name in names)]
-        parts.append(markdown_table(headings, rows))
+        parts.append(_held_out_table(facts.held_out))
         parts.append(
             f"Documents that the training never saw, {facts.recipe.eval_masking} masks at {HELD_OUT_RATE:.0%}; of the "
             "order of two segments, half is right by chance."
         )
-        if len(facts.held_out) == 1:
-            parts.append(missing("held-out figures of smaller depths; the run scored its full depth only"))
     else:
         parts.append(missing("held-out figures; the run had no held-out text"))
+    if scored is not None:
+        parts.append(
+            f"At several depths, on {scored.tokens:,} tokens of that text in inputs of up to {scored.length} "
+            "(`litebert evaluate MODEL --corpus STORE --depths`); nothing was trained for the smaller ones:"
+        )
+        parts.append(_held_out_table(scored.by_depth))
+    elif len(facts.held_out) == 1:
+        parts.append(missing("held-out figures of smaller depths (`litebert evaluate MODEL --corpus STORE --depths`)"))
     parts += [f"![Loss over the run]({picture})" for picture in pictures]
     if not pictures:
         parts.append(missing("the curve of the loss; the run left no loss.png"))
     return "\n\n".join(parts)
+
+
+def _held_out_table(by_depth: Mapping[int, Mapping[str, float]]) -> str:
+    names = list(dict.fromkeys(name for row in by_depth.values() for name in row))
+    rows = [
+        [str(depth), *(_held_out_cell(name, by_depth[depth].get(name)) for name in names)]
+        for depth in sorted(by_depth, reverse=True)
+    ]
+    return markdown_table(["depth", *(name.replace("mlm", "masked words").replace("_", " ") for name in names)], rows)
 
 
 def _held_out_cell(name: str, value: float | None) -> str:

@@ -1,5 +1,5 @@
-"""Results of a model, read from what other commands wrote: `evaluate --json`, a run of `finetune --seeds`, `fill
---cloze --json`, or a file that gathers several of them (see ``examples/litebert_en/results.py``)."""
+"""Results of a model, read from what other commands wrote: `evaluate --json`, on tasks and on held-out text, a run of
+`finetune --seeds`, `fill --cloze --json`, or a file that gathers several (see ``examples/litebert_en/results.py``)."""
 
 import json
 import statistics
@@ -47,12 +47,22 @@ class ClozeScore:
     scores: Mapping[str, Mapping[str, float]]  # by kind: items, first, top
 
 
+@dataclass(frozen=True, kw_only=True)
+class HeldOutScores:
+    """Figures on held-out text that were taken after the run."""
+
+    tokens: int
+    length: int
+    by_depth: Mapping[int, Mapping[str, float]]
+
+
 @dataclass
 class Results:
     """All results of a model."""
 
     outcomes: list[Outcome] = field(default_factory=list)
     clozes: list[ClozeScore] = field(default_factory=list)
+    held_out: HeldOutScores | None = None
     commands: list[str] = field(default_factory=list)
 
     def at(self, task: str, depth: int | None) -> Outcome | None:
@@ -94,6 +104,15 @@ def _add(found: Results, content: Mapping[str, Any], full_depth: int) -> None:
             metrics = {name: Figure(**figure) for name, figure in row["metrics"].items()}
             found.outcomes.append(Outcome(**{**row, "metrics": metrics}))
         found.clozes += [ClozeScore(**row) for row in content.get("clozes", [])]
+    elif "held_out" in content:
+        found.held_out = HeldOutScores(
+            tokens=int(content["tokens"]),
+            length=int(content["length"]),
+            by_depth={
+                int(row["depth"]): {name: float(value) for name, value in row.items() if name != "depth"}
+                for row in content["held_out"]
+            },
+        )
     elif "cloze" in content:
         found.clozes.append(cloze_score(content))
     else:

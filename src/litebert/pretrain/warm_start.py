@@ -30,9 +30,10 @@ def going_on(recipe: Recipe, layers: int, trained: int, fixed: Collection[str] =
 
 def check_vocabulary(theirs: Tokenizer | None, ours: Tokenizer, source: str, corpus: str) -> None:
     """Refuse a store whose ids stand for other pieces than the model has learnt."""
-    if theirs is None or theirs.vocab_size != ours.vocab_size:
-        return  # nothing to compare, or the shapes will tell
-    if any(theirs.piece(index) != ours.piece(index) for index in range(ours.vocab_size)):
+    if theirs is None:
+        return
+    size = ours.vocab_size
+    if theirs.vocab_size != size or any(theirs.piece(index) != ours.piece(index) for index in range(size)):
         raise InputError(
             f"{corpus} was built with another vocabulary than that of {source}; build it again with the model's own: "
             f"litebert corpus build TEXT --tokenizer {source}"

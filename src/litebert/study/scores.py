@@ -13,27 +13,15 @@ import numpy as np
 import torch
 
 from litebert.checkpoints.folder import load_model
-from litebert.corpus.batch_settings import BatchSettings
-from litebert.corpus.batches import Batches
 from litebert.corpus.pairs import Order
 from litebert.corpus.store import Store
 from litebert.errors import InputError
-from litebert.nn.network import Network
-from litebert.pretrain.held_out import HELD_OUT_RATE
-from litebert.pretrain.objective import LOGIT_CHUNK, Pretraining
+from litebert.pretrain.score import Table, score_network
 from litebert.runs import write_atomically
 from litebert.study.noise import Sums
 from litebert.train import precision
-from litebert.train.settings import Precision
 
 SCORES = "scores.json"
-MOST_TOKENS = {"cpu": 1 << 16, "cuda": 1 << 20}  # of held-out text
-BATCH_TOKENS = 4096
-FEWEST_BATCHES = 16  # where the text is enough: a spread is taken over them
-
-# Sums by kind: "mlm" and, for each order that pairs were made by, "sop" and "nsp"; of each batch (loss, right, items).
-# At depths other than the full one they have names such as "depth_3_mlm".
-Table = dict[str, list[list[float]]]
 
 
 @dataclass(frozen=True)
@@ -60,42 +48,6 @@ class RowScores:
             return None
         numbers = np.array(rows, np.float64)
         return numbers[:, [0 if what == "loss" else 1, 2]]
-
-
-def held_out_settings(store: Store, length: int, order: Order) -> BatchSettings:
-    """Batches small enough that there are several, plainly masked."""
-    tokens = store.split("held_out").num_tokens
-    budget = max(length, min(BATCH_TOKENS, tokens // FEWEST_BATCHES))
-    return BatchSettings(length=length, budget=budget, order=order, masking="plain", rate=HELD_OUT_RATE)
-
-
-@torch.no_grad()
-def score_network(
-    network: Network,
-    store: Store,
-    length: int,
-    orders: Sequence[Order],
-    device: torch.device,
-    kind: Precision,
-    depth: int | None = None,
-) -> Table:
-    """Sums of every kind; masked words are counted on inputs of the first order only: that of the training."""
-    network.to(device).eval()
-    objective, table = Pretraining(length, LOGIT_CHUNK, depth), Table()
-    for number, order in enumerate(orders):
-        settings = held_out_settings(store, length, order)
-        batches = Batches(store, "held_out", settings)
-        for index in range(min(batches.len(0), max(1, MOST_TOKENS[device.type] // settings.budget))):
-            batch = batches.batch(0, index)
-            counts = objective.counts(batch)
-            with precision.cast(kind, device):
-                parts = objective.parts(network, objective.tensors(batch, device))
-            for part, sums in parts.items():
-                if part == "mlm" and number:
-                    continue
-                name = str(order) if part == "order" else part
-                table.setdefault(name, []).append([float(sums.loss), float(sums.right), float(counts[part])])
-    return table
 
 
 def score_run(

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    model: Annotated[Path | None, typer.Argument(help="A fine-tuned model folder; not with --predictions.")] = None,
+    model: Annotated[
+        Path | None,
+        typer.Argument(help="A fine-tuned model folder, or with --corpus a pretrained one; not with --predictions."),
+    ] = None,
     task: Annotated[
         str | None,
         typer.Option(
@@ -37,6 +40,13 @@ def evaluate(
     predictions: Annotated[
         Path | None, typer.Option(help="Score this file instead of a model: TSV, JSON lines or SQuAD's JSON.")
     ] = None,
+    corpus: Annotated[
+        Path | None,
+        typer.Option(
+            help="Score how a pretrained model fills masks and tells order on this token store's held-out text."
+        ),
+    ] = None,
+    length: Annotated[int, typer.Option(help="With --corpus: the longest input; 0: the model's longest.")] = 0,
     depths: Annotated[
         str | None, typer.Option(help="Scores at these depths, too: 2,4,6 or all.", metavar="N,N,...")
     ] = None,
@@ -45,9 +55,16 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write a page with everything to this file.")] = None,
 ) -> None:
-    """Score a model, or a file of predictions, on a task or on data of your own."""
+    """Score a model, or a file of predictions, on a task, on data of your own, or on the held-out text of a store."""
     if (model is None) == (predictions is None):
         raise InputError("give a model folder to evaluate, or a file of predictions with --predictions, one of the two")
+    if corpus is not None:
+        if model is None or task or data or html:
+            raise InputError("with --corpus give a model and nothing of tasks: litebert evaluate MODEL --corpus STORE")
+        from litebert.pretrain.score_verb import score_on_text
+
+        score_on_text(str(model), corpus, length, _chosen_depths(model, depths), device, as_json)
+        return
     if predictions is not None and depths:
         raise InputError("--depths needs a model; a file of predictions has only one depth")
     if model is not None and not model.is_dir():

@@ -157,6 +157,16 @@ def test_a_run_that_went_on_with_the_model_of_another_counts_both(run, tmp_path,
     assert "time not known" in text and "kWh" not in text  # half of the time would be a wrong figure
 
 
+def test_depths_that_were_scored_afterwards_stand_beside_those_of_the_run(run, tmp_path, litebert):
+    rows = [{"depth": depth, "mlm_loss": 9.0, "mlm_accuracy": 0.125} for depth in (4, 3)]
+    (tmp_path / "held.json").write_text(json.dumps({"held_out": rows, "tokens": 65536, "length": 64}))
+    code, _, _ = litebert("card", run, "-o", tmp_path / "CARD.md", "--results", tmp_path / "held.json")
+    lines = (tmp_path / "CARD.md").read_text().splitlines()
+    assert code == 0 and "| 4 | 9.000 | 12.5% |" in lines and "| 3 | 9.000 | 12.5% |" in lines
+    assert "| 4 | 2.500 | 53.7% | 81.0% |" in lines  # the run's own figures stay apart: they are of other batches
+    assert any("on 65,536 tokens of that text in inputs of up to 64" in line for line in lines)
+
+
 def test_what_is_not_known_is_missing(run, tmp_path, litebert, store):
     (run / "loss.png").unlink()
     code, _, err = litebert("card", run, "-o", tmp_path / "CARD.md")

@@ -1,0 +1,98 @@
+"""How well a trained network fills masks and tells order on the held-out text of a store, at any depth."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from litebert.corpus.batch_settings import BatchSettings
+from litebert.corpus.batches import Batches
+from litebert.corpus.pairs import Order
+from litebert.corpus.store import Store
+from litebert.errors import InputError
+from litebert.nn.network import Network
+from litebert.pretrain.held_out import HELD_OUT_RATE
+from litebert.pretrain.objective import LOGIT_CHUNK, Pretraining
+from litebert.train import precision
+from litebert.train.settings import Precision
+
+MOST_TOKENS = {"cpu": 1 << 16, "cuda": 1 << 20}  # of held-out text
+BATCH_TOKENS = 4096
+FEWEST_BATCHES = 16  # where the text is enough: a spread is taken over them
+
+# Sums by kind: "mlm" and, for each order that pairs were made by, "sop" and "nsp"; of each batch (loss, right, items).
+# At depths other than the full one a study gives them names such as "depth_3_mlm".
+Table = dict[str, list[list[float]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DepthScore:
+    """Means at a depth: ``mlm_loss``, ``mlm_accuracy`` and, where the network tells order, ``order_...``."""
+
+    depth: int
+    figures: Mapping[str, float]
+
+
+def score_depths(
+    network: Network, store: Store, depths: Sequence[int], length: int, device: torch.device, say: Callable[[str], None]
+) -> list[DepthScore]:
+    """Scores on held-out text at these depths, the deepest first."""
+    if not store.split("held_out").num_tokens:
+        raise InputError(f"{store.folder} has no held-out text to score on; build it with --held-out 5%")
+    kind, found = precision.default_precision(device), []
+    for depth in sorted(set(depths), reverse=True):
+        say(f"depth {depth}")
+        table = score_network(network, store, length, ["sop"], device, kind, depth)
+        means = {"mlm": _means(table["mlm"]), "order": _means(table.get("sop", []))}
+        figures = {f"{part}_{name}": value for part, of in means.items() for name, value in of.items()}
+        found.append(DepthScore(depth=depth, figures=figures))
+    return found
+
+
+def scored_tokens(store: Store, device: torch.device) -> int:
+    """About how much of the held-out text is scored."""
+    return min(store.split("held_out").num_tokens, MOST_TOKENS[device.type])
+
+
+def _means(rows: Sequence[Sequence[float]]) -> dict[str, float]:
+    """Loss and accuracy over all batches; nothing where there are no items."""
+    items = sum(row[2] for row in rows)
+    if not items:
+        return {}
+    return {"loss": sum(row[0] for row in rows) / items, "accuracy": sum(row[1] for row in rows) / items}
+
+
+def held_out_settings(store: Store, length: int, order: Order) -> BatchSettings:
+    """Batches small enough that there are several, plainly masked."""
+    tokens = store.split("held_out").num_tokens
+    budget = max(length, min(BATCH_TOKENS, tokens // FEWEST_BATCHES))
+    return BatchSettings(length=length, budget=budget, order=order, masking="plain", rate=HELD_OUT_RATE)
+
+
+@torch.no_grad()
+def score_network(
+    network: Network,
+    store: Store,
+    length: int,
+    orders: Sequence[Order],
+    device: torch.device,
+    kind: Precision,
+    depth: int | None = None,
+) -> Table:
+    """Sums of every kind; masked words are counted on inputs of the first order only: that of the training."""
+    network.to(device).eval()
+    objective, table = Pretraining(length, LOGIT_CHUNK, depth), Table()
+    for number, order in enumerate(orders):
+        settings = held_out_settings(store, length, order)
+        batches = Batches(store, "held_out", settings)
+        for index in range(min(batches.len(0), max(1, MOST_TOKENS[device.type] // settings.budget))):
+            batch = batches.batch(0, index)
+            counts = objective.counts(batch)
+            with precision.cast(kind, device):
+                parts = objective.parts(network, objective.tensors(batch, device))
+            for part, sums in parts.items():
+                if part == "mlm" and number:
+                    continue
+                name = str(order) if part == "order" else part
+                table.setdefault(name, []).append([float(sums.loss), float(sums.right), float(counts[part])])
+    return table

@@ -1,0 +1,52 @@
+"""``litebert evaluate MODEL --corpus STORE``. Light at import: what it needs, it imports when it runs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from litebert.errors import InputError
+
+
+def score_on_text(model: str, corpus: Path, length: int, depths: Sequence[int], device: str, as_json: bool) -> None:
+    """Score a pretrained model on the held-out text of a store and print a row for each depth."""
+    import json
+
+    import torch
+
+    from litebert.checkpoints.folder import load_model
+    from litebert.corpus.store import Store
+    from litebert.pretrain.score import score_depths, scored_tokens
+    from litebert.pretrain.warm_start import check_vocabulary
+    from litebert.terminal import progress
+    from litebert.text.tokenizers import read_tokenizer
+    from litebert.train.device import usable_device
+
+    loaded, store = load_model(model), Store.open(corpus)
+    encoder = loaded.network.config.encoder
+    if "masked_lm" not in loaded.network.heads:
+        raise InputError(f"{model} has no masked-LM head to score; name a pretrained model")
+    check_vocabulary(loaded.tokenizer, read_tokenizer(store.tokenizer_folder, encoder.family), model, str(corpus))
+    if length > encoder.max_positions:
+        raise InputError(f"--length is {length} but {model} has {encoder.max_positions} positions; choose fewer")
+    longest = length or min(512, encoder.max_positions)
+    where = torch.device(usable_device(device))
+    with progress() as say:
+        found = score_depths(loaded.network, store, [encoder.num_layers, *depths], longest, where, say)
+    tokens = scored_tokens(store, where)
+    if as_json:
+        rows = [{"depth": one.depth, **one.figures} for one in found]
+        facts = {"model": model, "corpus": corpus.name, "tokens": tokens, "length": longest}
+        typer.echo(json.dumps({"held_out": rows, **facts}, indent=1))
+        return
+    typer.echo(f"{tokens:,} tokens of held-out text of {corpus}, inputs of up to {longest} tokens, 15% masked")
+    for one in found:
+        parts = [
+            f"{name.replace('mlm', 'masked words').replace('_', ' ')} {_figure(name, value)}"
+            for name, value in one.figures.items()
+        ]
+        typer.echo(f"depth {one.depth:>2}: {' · '.join(parts)}")
+
+
+def _figure(name: str, value: float) -> str:
+    return f"{value:.1%}" if name.endswith("accuracy") else f"{value:.3f}"
