@@ -1,5 +1,5 @@
 # Two commands do everything on a machine that has Python 3.11+, pip and make:
-#   make demo    real models at work, in about four minutes
+#   make demo    real models at work, in about five minutes
 #   make test    every test that a two-core CPU machine can run in about ten minutes
 PYTHON ?= python3
 BIN := .venv/bin
