@@ -35,7 +35,7 @@ def main() -> None:
     print("\n4. Try next (in this folder, `.venv/bin/litebert` is the command):")
     for line in (
         "litebert ls                                        the model that comes with it, and the presets",
-        'litebert fill litebert-en "She [MASK] home."      your own sentences; litebert order for two of them',
+        'litebert fill litebert-en "She [MASK] home."       your own sentences; litebert order for two of them',
         "litebert show albert-base share=attention          one of them, resolved, with a field changed",
         "litebert plan albert-base --device h200 --budget 2h  what two hours of a rented GPU buy",
         "litebert convert FOLDER OUT                        a Hugging Face checkpoint in, safetensors out",
