@@ -187,6 +187,7 @@ def test_a_trained_model_goes_on_at_its_depth(store, tmp_path):
         noted = json.loads((tmp_path / "on" / "run.json").read_text())
         assert noted["settings"]["recipe"]["depths"] == [[0.0, 1.0]]
         assert noted["settings"]["recipe"]["order_from"] == 0.0
+    assert [parent["role"] for parent in noted["parents"]] == ["corpus", "start"]
     before, after = weights(tmp_path / "first"), weights(tmp_path / "on")
     assert any(not torch.equal(before[name], after[name]) for name in before)
     rows = [row for row in read_metrics(tmp_path / "on") if "order_loss" in row]

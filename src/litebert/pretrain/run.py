@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from litebert.checkpoints.folder import Loaded, load_model, save_model
+from litebert.checkpoints.folder import Loaded, load_model, model_folder, save_model
 from litebert.corpus.frequencies import unigram_entropy
 from litebert.corpus.store import Store
 from litebert.errors import InputError
@@ -238,8 +238,8 @@ def _watch(settings: PretrainSettings, unigram: float) -> Watch:
 
 def _note(settings: PretrainSettings, encoder: EncoderConfig, train: TrainSettings, ranks: Ranks) -> None:
     parents = [parent_of("corpus", settings.corpus)]
-    if settings.source and Path(settings.source).is_dir():
-        parents.append(parent_of("start", Path(settings.source)))
+    if settings.source and model_folder(settings.source).is_dir():
+        parents.append(parent_of("start", model_folder(settings.source)))
     asked = {
         "model": settings.preset,
         "encoder": dataclasses.asdict(encoder),

@@ -12,7 +12,7 @@ from litebert.corpus.store import Store
 from litebert.errors import InputError
 from litebert.nn.network import Network
 from litebert.pretrain.held_out import HELD_OUT_RATE
-from litebert.pretrain.objective import LOGIT_CHUNK, Pretraining
+from litebert.pretrain.objective import LOGIT_CHUNK, AtDepths
 from litebert.train import precision
 from litebert.train.settings import Precision
 
@@ -21,8 +21,9 @@ BATCH_TOKENS = 4096
 FEWEST_BATCHES = 16  # where the text is enough: a spread is taken over them
 
 # Sums by kind: "mlm" and, for each order that pairs were made by, "sop" and "nsp"; of each batch (loss, right, items).
-# At depths other than the full one a study gives them names such as "depth_3_mlm".
+# Those of fewer than all layers have names such as "depth_3_mlm".
 Table = dict[str, list[list[float]]]
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,19 +35,25 @@ class DepthScore:
 
 
 def score_depths(
-    network: Network, store: Store, depths: Sequence[int], length: int, device: torch.device, say: Callable[[str], None]
+    network: Network, store: Store, depths: Sequence[int], length: int, device: torch.device, say: Say
 ) -> list[DepthScore]:
-    """Scores on held-out text at these depths, the deepest first."""
+    """Scores on held-out text after all layers and at these depths, the deepest first."""
     if not store.split("held_out").num_tokens:
         raise InputError(f"{store.folder} has no held-out text to score on; build it with --held-out 5%")
-    kind, found = precision.default_precision(device), []
-    for depth in sorted(set(depths), reverse=True):
-        say(f"depth {depth}")
-        table = score_network(network, store, length, ["sop"], device, kind, depth)
-        means = {"mlm": _means(table["mlm"]), "order": _means(table.get("sop", []))}
+    full, kind = network.config.encoder.num_layers, precision.default_precision(device)
+    table = score_network(network, store, length, ["sop"], device, kind, depths, say)
+    found = []
+    for depth in sorted({full, *depths}, reverse=True):
+        prefix = "" if depth == full else prefix_of(depth)
+        means = {part: _means(table.get(prefix + name, [])) for part, name in (("mlm", "mlm"), ("order", "sop"))}
         figures = {f"{part}_{name}": value for part, of in means.items() for name, value in of.items()}
         found.append(DepthScore(depth=depth, figures=figures))
     return found
+
+
+def prefix_of(depth: int) -> str:
+    """What the names of a table begin with at a depth."""
+    return f"depth_{depth}_"
 
 
 def scored_tokens(store: Store, device: torch.device) -> int:
@@ -77,22 +84,29 @@ def score_network(
     orders: Sequence[Order],
     device: torch.device,
     kind: Precision,
-    depth: int | None = None,
+    depths: Sequence[int] = (),
+    say: Say = lambda _: None,
 ) -> Table:
-    """Sums of every kind; masked words are counted on inputs of the first order only: that of the training."""
+    """Sums of every kind, after all layers and at these depths out of the same pass.
+
+    Masked words are counted on inputs of the first order only: that of the training.
+    """
     network.to(device).eval()
-    objective, table = Pretraining(length, LOGIT_CHUNK, depth), Table()
+    full, table = network.config.encoder.num_layers, Table()
+    objective = AtDepths(length, LOGIT_CHUNK, tuple(dict.fromkeys((full, *depths))))
     for number, order in enumerate(orders):
         settings = held_out_settings(store, length, order)
         batches = Batches(store, "held_out", settings)
-        for index in range(min(batches.len(0), max(1, MOST_TOKENS[device.type] // settings.budget))):
+        count = min(batches.len(0), max(1, MOST_TOKENS[device.type] // settings.budget))
+        for index in range(count):
+            say(f"batch {index + 1} of {count}")
             batch = batches.batch(0, index)
             counts = objective.counts(batch)
             with precision.cast(kind, device):
                 parts = objective.parts(network, objective.tensors(batch, device))
             for part, sums in parts.items():
-                if part == "mlm" and number:
+                if part.endswith("mlm") and number:
                     continue
-                name = str(order) if part == "order" else part
+                name = part.removeprefix(prefix_of(full)).replace("order", order)
                 table.setdefault(name, []).append([float(sums.loss), float(sums.right), float(counts[part])])
     return table

@@ -16,6 +16,7 @@ def score_on_text(model: str, corpus: Path, length: int, depths: Sequence[int], 
 
     from litebert.checkpoints.folder import load_model
     from litebert.corpus.store import Store
+    from litebert.pretrain.held_out import HELD_OUT_RATE
     from litebert.pretrain.score import score_depths, scored_tokens
     from litebert.pretrain.warm_start import check_vocabulary
     from litebert.terminal import progress
@@ -32,14 +33,14 @@ def score_on_text(model: str, corpus: Path, length: int, depths: Sequence[int], 
     longest = length or min(512, encoder.max_positions)
     where = torch.device(usable_device(device))
     with progress() as say:
-        found = score_depths(loaded.network, store, [encoder.num_layers, *depths], longest, where, say)
+        found = score_depths(loaded.network, store, depths, longest, where, say)
     tokens = scored_tokens(store, where)
     if as_json:
         rows = [{"depth": one.depth, **one.figures} for one in found]
         facts = {"model": model, "corpus": corpus.name, "tokens": tokens, "length": longest}
         typer.echo(json.dumps({"held_out": rows, **facts}, indent=1))
         return
-    typer.echo(f"{tokens:,} tokens of held-out text of {corpus}, inputs of up to {longest} tokens, 15% masked")
+    typer.echo(f"{tokens:,} tokens of held-out text of {corpus}, inputs of up to {longest}, {HELD_OUT_RATE:.0%} masked")
     for one in found:
         parts = [
             f"{name.replace('mlm', 'masked words').replace('_', ' ')} {_figure(name, value)}"

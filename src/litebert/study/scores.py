@@ -16,7 +16,7 @@ from litebert.checkpoints.folder import load_model
 from litebert.corpus.pairs import Order
 from litebert.corpus.store import Store
 from litebert.errors import InputError
-from litebert.pretrain.score import Table, score_network
+from litebert.pretrain.score import Table, prefix_of, score_network
 from litebert.runs import write_atomically
 from litebert.study.noise import Sums
 from litebert.train import precision
@@ -36,7 +36,7 @@ class RowScores:
         """The scores after so many layers; None: after all."""
         if depth is None:
             return self
-        prefix = _prefix(depth)
+        prefix = prefix_of(depth)
         found = {kind.removeprefix(prefix): rows for kind, rows in self.table.items() if kind.startswith(prefix)}
         return replace(self, table=found)
 
@@ -68,17 +68,10 @@ def score_run(
     table: Table = {}
     if note["status"] == "finished":
         network, kind = load_model(run / "model").network, precision.default_precision(device)
-        table = score_network(network, store, length, orders, device, kind)
-        for depth in depths:
-            there = score_network(network, store, length, orders, device, kind, depth)
-            table |= {_prefix(depth) + name: rows for name, rows in there.items()}
+        table = score_network(network, store, length, orders, device, kind, depths)
     scores = RowScores(note["status"], table, facts)
     write_atomically(run / SCORES, json.dumps({"status": scores.status, "table": table, "facts": facts}) + "\n")
     return scores
-
-
-def _prefix(depth: int) -> str:
-    return f"depth_{depth}_"
 
 
 def read_scores(run: Path) -> RowScores | None:
