@@ -221,7 +221,11 @@ def test_a_model_is_scored_on_held_out_text_at_any_depth(store, tmp_path, litebe
     assert rows[0]["mlm_loss"] != rows[1]["mlm_loss"]
     code, out, _ = litebert("evaluate", run, "--corpus", store, "--length", "64")
     assert code == 0 and out.count("depth") == 1 and "masked words loss" in out
+    code, out, _ = litebert("evaluate", run, "--corpus", store, "--length", "64", "--order", "nsp", "--json")
+    other = json.loads(out)
+    assert code == 0 and other["order"] == "nsp" and other["held_out"][0]["order_loss"] != rows[0]["order_loss"]
     for words, says in (
+        (("--order", "none"), "must be sop (which comes first) or nsp"),
         (("--length", "4096"), "has 512 positions; choose fewer"),
         (("--depths", "3"), "has depths 1 to 2"),
         (("--task", "rte"), "nothing of tasks"),

@@ -16,6 +16,7 @@ from litebert.pretrain.objective import LOGIT_CHUNK, AtDepths
 from litebert.train import precision
 from litebert.train.settings import Precision
 
+ORDERS: tuple[Order, ...] = ("sop", "nsp")  # what can be asked of a pair: which is first, do they follow at all
 MOST_TOKENS = {"cpu": 1 << 16, "cuda": 1 << 20}  # of held-out text
 BATCH_TOKENS = 4096
 FEWEST_BATCHES = 16  # where the text is enough: a spread is taken over them
@@ -35,17 +36,17 @@ class DepthScore:
 
 
 def score_depths(
-    network: Network, store: Store, depths: Sequence[int], length: int, device: torch.device, say: Say
+    network: Network, store: Store, depths: Sequence[int], length: int, order: Order, device: torch.device, say: Say
 ) -> list[DepthScore]:
-    """Scores on held-out text after all layers and at these depths, the deepest first."""
+    """Scores on held-out text after all layers and at these depths, the deepest first; ``order``: what pairs ask."""
     if not store.split("held_out").num_tokens:
         raise InputError(f"{store.folder} has no held-out text to score on; build it with --held-out 5%")
     full, kind = network.config.encoder.num_layers, precision.default_precision(device)
-    table = score_network(network, store, length, ["sop"], device, kind, depths, say)
+    table = score_network(network, store, length, [order], device, kind, depths, say)
     found = []
     for depth in sorted({full, *depths}, reverse=True):
         prefix = "" if depth == full else prefix_of(depth)
-        means = {part: _means(table.get(prefix + name, [])) for part, name in (("mlm", "mlm"), ("order", "sop"))}
+        means = {part: _means(table.get(prefix + name, [])) for part, name in (("mlm", "mlm"), ("order", order))}
         figures = {f"{part}_{name}": value for part, of in means.items() for name, value in of.items()}
         found.append(DepthScore(depth=depth, figures=figures))
     return found

@@ -8,7 +8,9 @@ import typer
 from litebert.errors import InputError
 
 
-def score_on_text(model: str, corpus: Path, length: int, depths: Sequence[int], device: str, as_json: bool) -> None:
+def score_on_text(
+    model: str, corpus: Path, length: int, depths: Sequence[int], order: str, device: str, as_json: bool
+) -> None:
     """Score a pretrained model on the held-out text of a store and print a row for each depth."""
     import json
 
@@ -17,12 +19,15 @@ def score_on_text(model: str, corpus: Path, length: int, depths: Sequence[int], 
     from litebert.checkpoints.folder import load_model
     from litebert.corpus.store import Store
     from litebert.pretrain.held_out import HELD_OUT_RATE
-    from litebert.pretrain.score import score_depths, scored_tokens
+    from litebert.pretrain.score import ORDERS, score_depths, scored_tokens
     from litebert.pretrain.warm_start import check_vocabulary
     from litebert.terminal import progress
     from litebert.text.tokenizers import read_tokenizer
     from litebert.train.device import usable_device
 
+    asked = next((known for known in ORDERS if known == order), None)
+    if asked is None:
+        raise InputError(f"--order is '{order}' but must be sop (which comes first) or nsp (do they belong together)")
     loaded, store = load_model(model), Store.open(corpus)
     encoder = loaded.network.config.encoder
     if "masked_lm" not in loaded.network.heads:
@@ -33,14 +38,15 @@ def score_on_text(model: str, corpus: Path, length: int, depths: Sequence[int], 
     longest = length or min(512, encoder.max_positions)
     where = torch.device(usable_device(device))
     with progress() as say:
-        found = score_depths(loaded.network, store, depths, longest, where, say)
+        found = score_depths(loaded.network, store, depths, longest, asked, where, say)
     tokens = scored_tokens(store, where)
     if as_json:
         rows = [{"depth": one.depth, **one.figures} for one in found]
-        facts = {"model": model, "corpus": corpus.name, "tokens": tokens, "length": longest}
+        facts = {"model": model, "corpus": corpus.name, "tokens": tokens, "length": longest, "order": order}
         typer.echo(json.dumps({"held_out": rows, **facts}, indent=1))
         return
-    typer.echo(f"{tokens:,} tokens of held-out text of {corpus}, inputs of up to {longest}, {HELD_OUT_RATE:.0%} masked")
+    how = f"inputs of up to {longest}, {HELD_OUT_RATE:.0%} masked, order: {order}"
+    typer.echo(f"{tokens:,} tokens of held-out text of {corpus}, {how}")
     for one in found:
         parts = [
             f"{name.replace('mlm', 'masked words').replace('_', ' ')} {_figure(name, value)}"

@@ -16,7 +16,6 @@ import torch
 from litebert.checkpoints.training import saved_states
 from litebert.claims import CLAIMED, Claim, others_at_work, seen_at_work
 from litebert.corpus.frequencies import unigram_entropy
-from litebert.corpus.pairs import Order
 from litebert.corpus.store import Store
 from litebert.durations import format_duration, parse_duration
 from litebert.errors import InputError
@@ -25,6 +24,7 @@ from litebert.plan.parameters import count_parameters
 from litebert.pretrain.arguments import bound_from, settings_from
 from litebert.pretrain.recipe import RECIPE_FIELDS
 from litebert.pretrain.run import PretrainSettings, network_config, pretrain
+from litebert.pretrain.score import ORDERS
 from litebert.runs import CHECKPOINTS, LOCK_FILE, MODEL_FOLDER, parent_of, read_run, update_run, write_run
 from litebert.study.catalogue import study_of
 from litebert.study.plans import Row, Study
@@ -34,7 +34,6 @@ from litebert.train.stop import StopSignal
 ROWS = "rows"
 NOTE_CLAIM = "study.claim"  # held while the note of the study, or its report, is written
 WAIT = 1.0  # seconds between looks at what other processes are at
-ORDERS: tuple[Order, ...] = ("sop", "nsp")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,6 +47,9 @@ def evaluate(
         ),
     ] = None,
     length: Annotated[int, typer.Option(help="With --corpus: the longest input; 0: the model's longest.")] = 0,
+    order: Annotated[
+        str, typer.Option(help="With --corpus: what pairs ask, sop (which is first) or nsp (do they follow at all).")
+    ] = "sop",
     depths: Annotated[
         str | None, typer.Option(help="Scores at these depths, too: 2,4,6 or all.", metavar="N,N,...")
     ] = None,
@@ -63,7 +66,7 @@ def evaluate(
             raise InputError("with --corpus give a model and nothing of tasks: litebert evaluate MODEL --corpus STORE")
         from litebert.pretrain.score_verb import score_on_text
 
-        score_on_text(str(model), corpus, length, _chosen_depths(model, depths), device, as_json)
+        score_on_text(str(model), corpus, length, _chosen_depths(model, depths), order, device, as_json)
         return
     if predictions is not None and depths:
         raise InputError("--depths needs a model; a file of predictions has only one depth")
