@@ -32,6 +32,7 @@ class Recipe:
     optimiser: OptimiserName = "adamw"
     rate: float = 1e-3
     rate_at_batch: int = 0  # batch tokens that the rate is for; smaller ones follow the square root; 0: any
+    pooler_rate_at_width: int = 0  # up to which the pooler has the rate; wider ones less, as 1 / width; 0: any
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-6
     weight_decay: float = 0.01
@@ -70,17 +71,20 @@ class Recipe:
             if isinstance(value, float) and value <= 0:
                 raise InputError(f"initial_{name} is {value} but must be above 0")
 
-    def optimiser_settings(self) -> OptimiserSettings:
-        """The optimiser, its rate fitted to the batch."""
+    def optimiser_settings(self, width: int) -> OptimiserSettings:
+        """The optimiser, its rate fitted to the batch, and the pooler's to the width of a model."""
         batch = max(tokens for _, tokens in self.batch_tokens)
         factor = min(1.0, square_root_rate(1.0, self.rate_at_batch, batch)) if self.rate_at_batch else 1.0
+        rates = dict(self.part_rates)
+        if self.pooler_rate_at_width:
+            rates.setdefault("pooler", min(1.0, self.pooler_rate_at_width / width))
         return OptimiserSettings(
             name=self.optimiser,
             rate=factor * self.rate,
             betas=self.betas,
             eps=self.eps,
             weight_decay=self.weight_decay,
-            part_rates=self.part_rates,
+            part_rates=tuple(rates.items()),
             muon_rate=factor * self.muon_rate,
             muon_momentum=self.muon_momentum,
         )

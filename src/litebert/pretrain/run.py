@@ -84,7 +84,7 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, say: Say) -> Result:
     source = _source(settings, store)
     trained = source.network.config.encoder.num_layers if source else None
     settings = replace(settings, recipe=_recipe(settings, config.encoder, peak * ranks.world, trained))
-    train = train_settings(settings, ranks, precision)
+    train = train_settings(settings, ranks, precision, config.encoder.width)
     stages = pretraining_stages(settings.recipe, config.encoder, store, train)
     check_memory(settings.preset, config.encoder, settings.recipe, train, ranks)
     network = _network(settings, config, store, ranks, source, say)
@@ -183,8 +183,8 @@ def network_config(settings: PretrainSettings, store: Store) -> NetworkConfig:
     return NetworkConfig(encoder=encoder, heads=heads)
 
 
-def train_settings(settings: PretrainSettings, ranks: Ranks, precision: Precision) -> TrainSettings:
-    """What the loop needs, with what was left open decided for the device."""
+def train_settings(settings: PretrainSettings, ranks: Ranks, precision: Precision, width: int) -> TrainSettings:
+    """What the loop needs, with what was left open decided for the device and the width of the model."""
     recipe, device = settings.recipe, ranks.device
     smallest = min(tokens for _, tokens in recipe.batch_tokens)
     micro = settings.micro_tokens or recipe.micro_tokens
@@ -198,7 +198,7 @@ def train_settings(settings: PretrainSettings, ranks: Ranks, precision: Precisio
             )
     return TrainSettings(
         bound=settings.bound,
-        optimiser=recipe.optimiser_settings(),
+        optimiser=recipe.optimiser_settings(width),
         schedule=recipe.schedule_settings(),
         batch_tokens=recipe.batch_tokens,
         micro_tokens=micro,

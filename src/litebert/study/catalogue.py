@@ -12,9 +12,8 @@ from litebert.errors import InputError, nearest
 from litebert.nn.config import EncoderConfig
 from litebert.study.elastic import elastic_study
 from litebert.study.ingredients import recipe_study
-from litebert.study.plans import STUDIES, Finding, Row, Study, worse
+from litebert.study.plans import CHANCE, STUDIES, Finding, Row, Study, above_chance, worse
 
-CHANCE = 0.5
 NEAR_CHANCE = 0.05  # the paper's NSP model has 52.0% on SOP; five points above chance still count as chance
 
 
@@ -141,8 +140,8 @@ def _order(_encoder: EncoderConfig) -> Study:
         )
         for name, (label, words, nsp, sop, average) in published.items()
     )
-    learnt_nsp = _above_chance("A model trained on NSP learns NSP.", "nsp", "nsp_accuracy", "90.5%")
-    learnt_sop = _above_chance("A model trained on SOP learns SOP.", "sop", "sop_accuracy", "86.5%")
+    learnt_nsp = above_chance("A model trained on NSP learns NSP.", "nsp", "nsp_accuracy", paper="90.5%")
+    learnt_sop = above_chance("A model trained on SOP learns SOP.", "sop", "sop_accuracy", paper="86.5%")
     at_chance = Finding(
         text="A model trained on NSP is at chance on SOP (within 5 points).",
         weights={"nsp": -1.0},
@@ -151,7 +150,9 @@ def _order(_encoder: EncoderConfig) -> Study:
         paper="52.0%",
         needs=(learnt_nsp,),
     )
-    transfers = _above_chance("A model trained on SOP is better than chance on NSP.", "sop", "nsp_accuracy", "78.9%")
+    transfers = above_chance(
+        "A model trained on SOP is better than chance on NSP.", "sop", "nsp_accuracy", paper="78.9%"
+    )
     return Study(
         name="order",
         about="what a model learns from no order loss, NSP and SOP",
@@ -164,10 +165,6 @@ def _order(_encoder: EncoderConfig) -> Study:
             "words are scored on inputs made as in each row's own training.",
         ),
     )
-
-
-def _above_chance(text: str, row: str, metric: str, paper: str) -> Finding:
-    return Finding(text=text, weights={row: 1.0}, metric=metric, constant=-CHANCE, paper=paper)
 
 
 def _depth(encoder: EncoderConfig) -> Study:

@@ -7,7 +7,7 @@ twenty seconds with and without the ingredient (docs/LOG.md); nothing is judged 
 from dataclasses import dataclass, replace
 
 from litebert.nn.config import EncoderConfig
-from litebert.study.plans import Row, Study, worse
+from litebert.study.plans import Finding, Row, Study, above_chance, worse
 
 WHOLE = "whole"
 
@@ -21,6 +21,7 @@ class Ingredient:
     without: str  # what is there in its place
     words: tuple[str, ...]
     pilot: str
+    metric: str = "mlm_loss"  # what it is there for
 
 
 INGREDIENTS = (
@@ -80,6 +81,14 @@ INGREDIENTS = (
         words=("order_from=0.0",),
         pilot="5.14 with none at all, from the start 5.32",
     ),
+    Ingredient(
+        name="pooler",
+        claim="A slow pooler lets sentence order be learnt.",
+        without="pooler as fast as the rest",
+        words=("pooler_rate_at_width=0",),
+        pilot="chance without",
+        metric="sop_accuracy",
+    ),
 )
 NOTHING = Ingredient(
     name="plain",
@@ -101,8 +110,20 @@ def recipe_study(_encoder: EncoderConfig) -> Study:
             Row(name=WHOLE, label="the whole recipe", words=()),
             *(Row(name=each.name, label=each.without, words=each.words) for each in taken),
         ),
-        findings=tuple(
-            replace(worse(each.claim, each.name, WHOLE, paper=each.pilot), whose="pilots") for each in taken
-        ),
+        findings=tuple(map(_finding, taken)),
         ranked=True,
+    )
+
+
+def _finding(each: Ingredient) -> Finding:
+    """The claim that the whole recipe is better than the one without."""
+    if each.metric == "mlm_loss":
+        return replace(worse(each.claim, each.name, WHOLE, paper=each.pilot), whose="pilots")
+    return Finding(
+        text=each.claim,
+        weights={WHOLE: 1.0, each.name: -1.0},
+        metric=each.metric,
+        paper=each.pilot,
+        whose="pilots",
+        needs=(above_chance("The whole recipe learns it.", WHOLE, each.metric),),
     )

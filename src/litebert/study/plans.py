@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 
 STUDIES = ("embedding", "sharing", "order", "depth", "width", "dropout", "time", "recipe", "elastic")
 
+CHANCE = 0.5
+UNEVEN = 0.02  # how much more than half of the pairs that are scored may have one answer; always giving it is no skill
+
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
@@ -70,3 +73,8 @@ class Study:
 def worse(text: str, worse_row: str, better_row: str, *, paper: str = "") -> Finding:
     """The claim that one row loses more than another."""
     return Finding(text=text, weights={worse_row: 1.0, better_row: -1.0}, paper=paper)
+
+
+def above_chance(text: str, row: str, metric: str, *, paper: str = "") -> Finding:
+    """The claim that a row answers a question of two answers better than by guessing."""
+    return Finding(text=text, weights={row: 1.0}, metric=metric, constant=-CHANCE - UNEVEN, paper=paper)

@@ -15,7 +15,8 @@ PARTS = ("embeddings", "attention", "feed_forward", "pooler", "heads")
 class OptimiserSettings:
     """Which optimiser, and its numbers; those of the paper's recipe unless said otherwise (PAPERS.md, section 3).
 
-    ``part_rates`` multiplies the rate of parts of the model, such as (("attention", 0.1), ("embeddings", 3.0)).
+    ``part_rates`` multiplies the rate of parts of the model, such as (("attention", 0.1), ("embeddings", 3.0)). The
+    pooler's part has the order head in it, too.
     """
 
     name: OptimiserName = "adamw"

@@ -30,6 +30,7 @@ _PREFIXES = {
     "encoder.attention.": "attention",
     "encoder.feed_forward.": "feed_forward",
     "pooler.": "pooler",
+    "heads.order.": "pooler",  # reads nothing else
     "heads.": "heads",
 }
 

@@ -40,7 +40,7 @@ def test_fewer_tokens_halve_it_until_there_are_enough_steps():
 def test_more_tokens_double_it_and_leave_the_rates():
     longer = fitted(replace(RECIPE, found_at_steps=0), BASE, Bound(tokens=40_000 * 32768), 1e15)
     assert longer.batch_tokens == ((0.0, 131_072),)
-    assert longer.optimiser_settings().muon_rate == RECIPE.muon_rate
+    assert longer.optimiser_settings(768).muon_rate == RECIPE.muon_rate
     assert batch(Bound(tokens=40_000 * 32768), recipe=replace(RECIPE, most_steps=0)) == 32768
 
 
@@ -57,7 +57,7 @@ def test_stages_shrink_together_and_the_rates_follow():
     recipe = replace(RECIPE, batch_tokens=((0.0, 8192), (0.5, 16384)), rate_at_batch=16384)
     smaller = fitted(recipe, BASE, Bound(tokens=1500 * 2048), 1e15)
     assert smaller.batch_tokens == ((0.0, 2048), (0.5, 4096))
-    before, after = recipe.optimiser_settings(), smaller.optimiser_settings()
+    before, after = recipe.optimiser_settings(768), smaller.optimiser_settings(768)
     assert after.rate == pytest.approx(before.rate / 2)
     assert after.muon_rate == pytest.approx(before.muon_rate / 2)
 

@@ -63,6 +63,8 @@ def test_rows_that_have_not_left_word_frequencies_prove_nothing():
 def test_the_signature_of_the_order_loss_needs_models_that_learnt():
     tables = {"none": table(3.0), "nsp": table(3.0, nsp=0.9, sop=0.5), "sop": table(3.0, nsp=0.7, sop=0.85)}
     assert verdicts(done("order", tables)) == ["reproduced"] * 4
+    constant = {**tables, "sop": table(3.0, nsp=0.481, sop=0.519)}  # always the same answer: more often right, by luck
+    assert verdicts(done("order", constant))[1] == "too small to tell"
     ignorant = {**tables, "nsp": table(3.0, nsp=0.5, sop=0.5)}
     report = report_of(done("order", ignorant))
     assert [found.verdict for _, found in report.verdicts][2] == "too small to tell"
@@ -70,7 +72,7 @@ def test_the_signature_of_the_order_loss_needs_models_that_learnt():
     knows = {**tables, "nsp": table(3.0, nsp=0.9, sop=0.7)}
     assert verdicts(done("order", knows))[2] == "not reproduced"
     text = as_text(report_of(done("order", tables)))
-    assert re.search(r"here: \+(39|40)\.\d ± \d\.\d points in favour", text)  # NSP: 90%, against a half
+    assert re.search(r"here: \+(37|38)\.\d ± \d\.\d points in favour", text)  # NSP: 90%, against 52
 
 
 def test_a_row_that_is_missing_leaves_its_findings_open():

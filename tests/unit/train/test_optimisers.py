@@ -21,6 +21,7 @@ def test_every_parameter_has_a_part_and_is_updated_once():
             assert sum(tensor.numel() for tensor in held) == sum(p.numel() for p in net.parameters())
             assert len(optimiser.parameters()) == len(list(net.parameters()))
         assert {part_of(parameter) for parameter, _ in net.named_parameters()} == set(PARTS)
+    assert part_of("heads.order.linear.weight") == "pooler"  # of one rate: the one reads the other
 
 
 def xlnet() -> Network:
