@@ -20,7 +20,7 @@ from litebert.pretrain.fits import check_memory
 from litebert.pretrain.initial import set_initial_values
 from litebert.pretrain.recipe import Recipe
 from litebert.pretrain.stages import held_out_scores, pretraining_stages
-from litebert.pretrain.time_rule import as_noted, fitted
+from litebert.pretrain.time_rule import as_noted, fitted, in_words
 from litebert.pretrain.warm_start import check_vocabulary, going_on, warm_start
 from litebert.runs import MODEL_FOLDER, RUN_FILE, RunLock, check_run_folder, parent_of, read_run, write_run
 from litebert.text.tokenizers import read_tokenizer
@@ -83,6 +83,7 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, say: Say) -> Result:
     peak = ranks.total([product_rate(ranks.device, precision) if ranks.first else 0.0])[0]
     source = _source(settings, store)
     trained = source.network.config.encoder.num_layers if source else None
+    asked = settings.recipe
     settings = replace(settings, recipe=_recipe(settings, config.encoder, peak * ranks.world, trained))
     train = train_settings(settings, ranks, precision, config.encoder.width)
     stages = pretraining_stages(settings.recipe, config.encoder, store, train)
@@ -95,6 +96,8 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, say: Say) -> Result:
             _note(settings, config.encoder, train, ranks)
         watch = _watch(settings, unigram)
         say = watch.say
+        if changed := in_words(asked, settings.recipe):
+            say(f"the recipe, fitted to this run: {changed}")
     stuck = StuckWatch(unigram)
     saver = Saver(settings.out, train.keep, _facts(settings, store, config.encoder, train), {"stuck": stuck})
     layers, most = config.encoder.num_layers, settings.held_out_batches

@@ -54,6 +54,21 @@ def as_noted(recipe: Recipe, run: RunInfo | None, fixed: Collection[str] = ()) -
     return replace(recipe, **{name: _tuples(value) for name, value in found.items()})
 
 
+def in_words(before: Recipe, after: Recipe) -> str:
+    """What fitting has changed, as words that ask for the same: ``batch_tokens=16384 rate=0.00106``."""
+    changed = [name for name in ("batch_tokens", *WITH_LENGTH) if getattr(before, name) != getattr(after, name)]
+    return " ".join(f"{name}={_word(getattr(after, name))}" for name in changed)
+
+
+def _word(value: Any) -> str:
+    """A number to three digits (1.0 of a depth is all of it, 1 is a layer), or stages; a single stage as its number."""
+    if isinstance(value, tuple):
+        if len(value) == 1 and isinstance(value[0], tuple):
+            return _word(value[0][1])
+        return f"[{','.join(map(_word, value))}]"
+    return str(value) if isinstance(value, int) else str(float(f"{value:.3g}"))
+
+
 def _tokens(recipe: Recipe, encoder: EncoderConfig, bound: Bound, peak: float) -> float:
     """How many tokens a bound holds, not counting steps."""
     tokens = float("inf") if bound.tokens is None else float(bound.tokens)

@@ -6,7 +6,7 @@ import pytest
 
 from litebert.nn.families import preset_config
 from litebert.pretrain.recipe import Recipe, read_recipe
-from litebert.pretrain.time_rule import LEAST_BATCH, as_noted, fitted
+from litebert.pretrain.time_rule import LEAST_BATCH, as_noted, fitted, in_words
 from litebert.runs import read_run, write_run
 from litebert.train.settings import Bound
 
@@ -89,3 +89,15 @@ def test_a_resumed_run_goes_on_as_it_was_begun(tmp_path):
     assert as_noted(RECIPE, None) == RECIPE
     plain = replace(RECIPE, found_at_steps=0, least_steps=0, most_steps=0)  # fits itself to nothing
     assert as_noted(plain, read_run(tmp_path)) == plain
+
+
+def test_what_changed_is_told_in_words_that_ask_for_it():
+    longer = fitted(RECIPE, BASE, Bound(tokens=40_000 * 32768), 1e15)
+    words = in_words(RECIPE, longer)
+    assert words.startswith("batch_tokens=131072 depths=[[0.0,0.25],[0.16,0.5],[0.24,1.0]] order_from=0.2 rate=0.00")
+    again = fitted(read_recipe("budget", words.split()), BASE, Bound(steps=1), 1e15)
+    assert [begin for begin, _ in again.depths] == pytest.approx([begin for begin, _ in longer.depths])
+    assert again.depths[-1][1] == 1.0 and isinstance(again.depths[-1][1], float)  # all layers, not one
+    assert again.batch_tokens == longer.batch_tokens
+    assert again.rate == pytest.approx(longer.rate, rel=1e-2)
+    assert in_words(RECIPE, RECIPE) == ""
