@@ -86,7 +86,7 @@ INGREDIENTS = (
         claim="A slow pooler lets sentence order be learnt.",
         without="pooler as fast as the rest",
         words=("pooler_rate_at_width=0",),
-        pilot="chance without",
+        pilot="NSP of a small model 62%, at six times the rate 50%",
         metric="sop_accuracy",
     ),
 )
