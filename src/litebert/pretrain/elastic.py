@@ -20,6 +20,7 @@ from litebert.corpus.rows import Batch
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
 from litebert.pretrain.objective import Pretraining, on_device, order_sums, part_sums
+from litebert.pretrain.order import with_pull
 from litebert.pretrain.vocabulary_loss import IGNORED
 from litebert.train.objective import Part
 
@@ -64,14 +65,17 @@ class Elastic:
         layout = Layout(tensors["starts"], tensors["positions"], self.longest)
         states = network.encoder.states(tensors["ids"], layout, tensors["segments"], depth=self.depth)
         deep, shallow = states[self.depth], [states[depth] for depth in self.shallower]
-        places, targets = tensors["mask_positions"], tensors["mask_targets"]
-        student = _chosen([each[places[::EVERY]] for each in shallow], tensors["shallower"])
-        parts = self._masked_lm(network, deep[places], student, targets)
-        if "order" in network.heads:
-            labels = tensors["order_labels"]
-            parts["order"] = order_sums(network, deep, layout, labels)
-            first = _chosen([each[layout.first] for each in shallow], tensors["shallower"])
-            parts["shallow_order"] = order_sums(network, first, _one_token_each(first), labels)
+        places, chosen, pull = tensors["mask_positions"], tensors["shallower"], self.deep.pull
+        words = [deep[places], _chosen([each[places[::EVERY]] for each in shallow], chosen)]
+        if "order" not in network.heads:
+            return self._masked_lm(network, words[0], words[1], tensors["mask_targets"])
+        firsts = [deep[layout.first], _chosen([each[layout.first] for each in shallow], chosen)]
+        if pull:
+            pairs = [with_pull(*pair, pull) for pair in zip(words, firsts, strict=True)]
+            words, firsts = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        parts = self._masked_lm(network, words[0], words[1], tensors["mask_targets"])
+        for name, first in zip(("order", "shallow_order"), firsts, strict=True):
+            parts[name] = order_sums(network, first, _one_token_each(first), tensors["order_labels"], even=pull > 0)
         return parts
 
     def _masked_lm(self, network: Network, deep: Tensor, student: Tensor, targets: Tensor) -> dict[str, Part]:

@@ -12,6 +12,7 @@ from torch import Tensor
 from litebert.corpus.rows import Batch
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
+from litebert.pretrain.order import even_weights, with_pull
 from litebert.pretrain.vocabulary_loss import IGNORED, vocabulary_loss
 from litebert.train.objective import Part
 
@@ -21,13 +22,15 @@ LOGIT_CHUNK = 4096  # masked positions whose logits are held at once outside a c
 class Pretraining:
     """Masked LM, and order where the network has a head for it, after ``depth`` layers (None: all of them).
 
-    ``chunk`` bounds the positions whose logits are held at once; 0: all of them, for a compiled graph.
+    ``chunk`` bounds the positions whose logits are held at once; 0: all of them, for a compiled graph. ``pull`` keeps
+    the order loss alive (``order.py``); 0: as the paper has it.
     """
 
-    def __init__(self, longest: int, chunk: int = 0, depth: int | None = None) -> None:
+    def __init__(self, longest: int, chunk: int = 0, depth: int | None = None, pull: float = 0.0) -> None:
         self.longest = longest
         self.chunk = chunk
         self.depth = depth
+        self.pull = pull
 
     def counts(self, batch: Batch) -> dict[str, int]:
         return {"mlm": batch.num_masked, "order": int((batch.order_labels != IGNORED).sum())}
@@ -55,9 +58,12 @@ class Pretraining:
 
     def heads(self, network: Network, states: Tensor, layout: Layout, tensors: Mapping[str, Tensor]) -> dict[str, Part]:
         """What the heads lose on the states of some depth."""
-        parts = {"mlm": self._masked_lm(network, states, tensors["mask_positions"], tensors["mask_targets"])}
-        if "order" in network.heads:
-            parts["order"] = order_sums(network, states, layout, tensors["order_labels"])
+        words, order, ordered = states, states, "order" in network.heads
+        if self.pull and ordered:
+            words, order = with_pull(states, states, self.pull)
+        parts = {"mlm": self._masked_lm(network, words, tensors["mask_positions"], tensors["mask_targets"])}
+        if ordered:
+            parts["order"] = order_sums(network, order, layout, tensors["order_labels"], even=self.pull > 0)
         return parts
 
     def _masked_lm(self, network: Network, states: Tensor, positions: Tensor, targets: Tensor) -> Part:
@@ -98,12 +104,13 @@ def on_device(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.to(device, non_blocking=True)
 
 
-def order_sums(network: Network, states: Tensor, layout: Layout, labels: Tensor) -> Part:
-    """What the order head loses on the pooled tokens."""
-    return part_sums(network.heads["order"](network.pooled(states, layout)).float(), labels)
+def order_sums(network: Network, states: Tensor, layout: Layout, labels: Tensor, *, even: bool) -> Part:
+    """What the order head loses on the pooled tokens; ``even``: both answers count the same."""
+    logits = network.heads["order"](network.pooled(states, layout)).float()
+    return part_sums(logits, labels, even_weights(labels) if even else None)
 
 
-def part_sums(logits: Tensor, labels: Tensor) -> Part:
-    """Cross entropy and hits over the labels that count."""
-    loss = F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum")
+def part_sums(logits: Tensor, labels: Tensor, weights: Tensor | None = None) -> Part:
+    """Cross entropy, with ``weights`` of the labels, and hits over those that count."""
+    loss = F.cross_entropy(logits, labels, weights, ignore_index=IGNORED, reduction="sum")
     return Part(loss, (logits.detach().argmax(-1) == labels).sum())

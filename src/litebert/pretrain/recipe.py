@@ -21,6 +21,7 @@ class Recipe:
     edges: Literal["masking", "pairs"] = "masking"  # under sop, what beginnings and ends of documents are for
     eval_masking: Literal["ngram", "whole-word", "plain"] = "plain"  # of held-out text, always at 15%
     order_from: float = 0.0  # share of the run from which the order loss counts
+    order_pull: float = 0.0  # of the order loss at the layers, as a multiple of masked words'; 0: as it happens to be
     lengths: tuple[tuple[float, int], ...] = ((0.0, 512),)
     depths: tuple[tuple[float, int | float], ...] = ()  # layers (3) or a share of them (0.25); empty: always all
     elastic: bool = False  # every step also trains a random shallower depth
@@ -61,6 +62,8 @@ class Recipe:
             raise InputError(f"mask_rate is {self.mask_rate} but must lie between 0 and 1, such as 0.15")
         if not 0 <= self.order_from < 1:
             raise InputError(f"order_from is {self.order_from} but must be a share of the run, from 0 to below 1")
+        if self.order_pull < 0:
+            raise InputError(f"order_pull is {self.order_pull} but must be 0 or more, such as 1")
         if self.depths:
             check_stages("depths", self.depths)
         for _, depth in self.depths:

@@ -34,7 +34,7 @@ def pretraining_stages(recipe: Recipe, encoder: EncoderConfig, store: Store, tra
     for begin in sorted({begin for begin, _ in (*recipe.lengths, *depths)} | {recipe.order_from}):
         length_begin, length = [pair for pair in recipe.lengths if pair[0] <= begin][-1]
         depth = stage_value(begin, depths)
-        plain = Pretraining(length, chunk, depth)
+        plain = Pretraining(length, chunk, depth, recipe.order_pull)
         shallower = shallower_depths(depth, encoder.num_layers) if recipe.elastic else ()
         late = ("order", "shallow_order") if begin < recipe.order_from else ()
         stages.append(

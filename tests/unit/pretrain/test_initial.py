@@ -109,6 +109,8 @@ def test_what_is_refused():
         read_recipe("paper", ("initial_embedding_std=0",))
     with pytest.raises(InputError, match=r"order_from is 1\.0"):
         read_recipe("paper", ("order_from=1",))
+    with pytest.raises(InputError, match=r"order_pull is -1\.0"):
+        read_recipe("paper", ("order_pull=-1",))
 
 
 def test_keys_begin_as_the_queries(store):

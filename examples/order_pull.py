@@ -1,0 +1,78 @@
+"""How hard the order loss pulls at the layers of a model, next to masked words, and how alike first tokens are.
+
+    python examples/order_pull.py litebert-en --store STORE
+    python examples/order_pull.py RUN/model --store STORE --fresh
+
+Gradients at the states of the last layer, of each loss by itself, over a few batches of training text. ``--fresh`` puts
+a new pooler and a new order head on the model first. A model whose order stays at chance has a pull near zero: nothing
+tells its layers about order any more.
+"""
+
+import argparse
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from litebert.checkpoints.folder import load_model
+from litebert.corpus.batch_settings import BatchSettings
+from litebert.corpus.batches import Batches
+from litebert.corpus.store import Store
+from litebert.nn.layout import Layout
+from litebert.pretrain.objective import LOGIT_CHUNK, Pretraining
+
+CPU = torch.device("cpu")
+STD = 0.02  # of new weights
+
+
+def main() -> None:
+    args = _arguments()
+    network = load_model(args.model).network
+    if args.fresh:
+        torch.manual_seed(0)
+        for layer in (network.pooler.dense, network.heads["order"].linear):
+            nn.init.normal_(layer.weight, std=STD)
+            nn.init.zeros_(layer.bias)
+    settings = BatchSettings(length=args.length, budget=args.tokens, order=args.order, masking="plain", rate=0.3)
+    batches = Batches(Store.open(args.store), "train", settings)
+    objective = Pretraining(args.length, LOGIT_CHUNK)
+    print("batch  pairs in order, not  cosine of first tokens  pull of words  of order  pooler's gradient")
+    for index in range(args.batches):
+        batch = batches.batch(0, index)
+        counts, tensors = objective.counts(batch), objective.tensors(batch, CPU)
+        layout = Layout(tensors["starts"], tensors["positions"], args.length)
+        states = network.encoder(tensors["ids"], layout, tensors["segments"])
+        parts = objective.heads(network, states, layout, tensors)
+        words, order = (_size(parts[name].loss / counts[name], states) for name in ("mlm", "order"))
+        pooler = _size(parts["order"].loss / counts["order"], network.pooler.dense.weight)
+        answers = [int((batch.order_labels == label).sum()) for label in (0, 1)]
+        alike = _alike(states[layout.first].detach())
+        print(f"{index:5}  {answers[0]:9}, {answers[1]:6}  {alike:22.3f}  {words:13.4f}  {order:8.4f}  {pooler:17.4f}")
+
+
+def _size(loss: Tensor, of: Tensor) -> float:
+    return float(torch.autograd.grad(loss, of, retain_graph=True)[0].norm())
+
+
+def _alike(vectors: Tensor) -> float:
+    """The mean cosine of two different ones."""
+    directions = normalize(vectors, dim=-1)
+    count = len(directions)
+    return float(((directions @ directions.T).sum() - count) / (count * (count - 1)))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", help="a model with a masked-LM head and an order head")
+    parser.add_argument("--store", type=Path, required=True, help="a token store made with the model's tokenizer")
+    parser.add_argument("--fresh", action="store_true", help="a new pooler and a new order head")
+    parser.add_argument("--order", choices=("sop", "nsp"), default="sop")
+    parser.add_argument("--length", type=int, default=128)
+    parser.add_argument("--tokens", type=int, default=4096, help="of a batch")
+    parser.add_argument("--batches", type=int, default=4)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
