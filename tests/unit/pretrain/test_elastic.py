@@ -7,34 +7,21 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from litebert.bench.made_up import made_up_batch
-from litebert.nn.families import preset_config
 from litebert.nn.layout import Layout
-from litebert.nn.network import pretraining_network
 from litebert.pretrain.elastic import EVERY, Elastic, quarters, shallower_depths
 from litebert.pretrain.held_out import scored_depths
 from litebert.pretrain.objective import Pretraining
 from litebert.train.objective import Learner
 
-TINY = ("vocab_size=60", "num_layers=4", "width=16", "embedding_width=8", "num_heads=2", "feed_forward_width=32")
-CONFIG = preset_config("albert-tiny", TINY)
 CPU = torch.device("cpu")
 
 
 @pytest.fixture
-def network():
-    torch.manual_seed(0)
-    made = pretraining_network(CONFIG)
+def network(network):
     with torch.no_grad():
-        for parameter in made.parameters():
+        for parameter in network.parameters():
             parameter.mul_(10 if parameter.ndim == 2 else 1)  # or all depths would predict the same
-    return made
-
-
-@pytest.fixture(scope="module")
-def batch():
-    made = made_up_batch(CONFIG, [16, 9, 30], tokens=64, length=32, sequences=4)
-    return replace(made, order_labels=np.array([0, 1, 1, -100], np.int32))
+    return network
 
 
 def elastic(chunk: int = 0, seed: int = 0) -> Elastic:

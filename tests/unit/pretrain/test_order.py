@@ -6,29 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from litebert.bench.made_up import made_up_batch
-from litebert.nn.families import preset_config
-from litebert.nn.network import pretraining_network
 from litebert.pretrain.elastic import Elastic
 from litebert.pretrain.objective import Pretraining
 from litebert.pretrain.order import even_weights, with_pull
 from litebert.train.objective import Learner
 
-TINY = ("vocab_size=60", "num_layers=4", "width=16", "embedding_width=8", "num_heads=2", "feed_forward_width=32")
-CONFIG = preset_config("albert-tiny", TINY)
 CPU = torch.device("cpu")
-
-
-@pytest.fixture
-def network():
-    torch.manual_seed(0)
-    return pretraining_network(CONFIG)
-
-
-@pytest.fixture(scope="module")
-def batch():
-    made = made_up_batch(CONFIG, [16, 9, 30], tokens=64, length=32, sequences=4)
-    return replace(made, order_labels=np.array([0, 1, 1, -100], np.int32))
 
 
 def gradients(network, objective, batch, weight=1.0):
