@@ -9,6 +9,7 @@ tells its layers about order any more.
 """
 
 import argparse
+import sys
 from pathlib import Path
 
 import torch
@@ -19,23 +20,38 @@ from litebert.checkpoints.folder import load_model
 from litebert.corpus.batch_settings import BatchSettings
 from litebert.corpus.batches import Batches
 from litebert.corpus.store import Store
+from litebert.errors import InputError
 from litebert.nn.layout import Layout
 from litebert.pretrain.objective import LOGIT_CHUNK, Pretraining
+from litebert.pretrain.warm_start import check_vocabulary
+from litebert.text.tokenizers import read_tokenizer
 
 CPU = torch.device("cpu")
 STD = 0.02  # of new weights
 
 
 def main() -> None:
-    args = _arguments()
-    network = load_model(args.model).network
+    try:
+        show(_arguments())
+    except InputError as error:
+        sys.exit(f"order_pull: {error}")
+
+
+def show(args: argparse.Namespace) -> None:
+    """A row for each batch."""
+    loaded, store = load_model(args.model), Store.open(args.store)
+    network = loaded.network
+    if not {"masked_lm", "order"} <= set(network.heads):
+        raise InputError(f"{args.model} has no masked-LM head and order head; name a pretrained ALBERT or BERT")
+    ours = read_tokenizer(store.tokenizer_folder, network.config.encoder.family)
+    check_vocabulary(loaded.tokenizer, ours, args.model, str(args.store))
     if args.fresh:
         torch.manual_seed(0)
         for layer in (network.pooler.dense, network.heads["order"].linear):
             nn.init.normal_(layer.weight, std=STD)
             nn.init.zeros_(layer.bias)
     settings = BatchSettings(length=args.length, budget=args.tokens, order=args.order, masking="plain", rate=0.3)
-    batches = Batches(Store.open(args.store), "train", settings)
+    batches = Batches(store, "train", settings)
     objective = Pretraining(args.length, LOGIT_CHUNK)
     print("batch  pairs in order, not  cosine of first tokens  pull of words  of order  pooler's gradient")
     for index in range(args.batches):

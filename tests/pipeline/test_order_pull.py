@@ -24,15 +24,30 @@ def test_a_run_with_a_pull_goes_another_way_once_order_counts(store, tmp_path):
     torch.testing.assert_close(found["before"][block], found["late"][block])
 
 
+def show(monkeypatch, *words):
+    """Run the example."""
+    monkeypatch.setattr(sys, "argv", [EXAMPLE.name, *map(str, words)])
+    runpy.run_path(str(EXAMPLE), run_name="__main__")
+
+
 @pytest.mark.parametrize("words", [(), ("--fresh",)])
 def test_the_example_shows_how_hard_both_losses_pull(store, tmp_path, monkeypatch, capsys, words):
     pretrain(settings(store, tmp_path / "run"), quiet)
     capsys.readouterr()
     sizes = ("--tokens", "512", "--length", "64", "--batches", "2")
-    monkeypatch.setattr(sys, "argv", [EXAMPLE.name, str(tmp_path / "run"), "--store", str(store), *sizes, *words])
-    runpy.run_path(str(EXAMPLE), run_name="__main__")
+    show(monkeypatch, tmp_path / "run", "--store", store, *sizes, *words)
     heading, *rows = capsys.readouterr().out.splitlines()
     assert "pull of words" in heading and len(rows) == 2
     for row in rows:
         *_, alike, words_pull, order_pull, pooler = map(float, row.replace(",", " ").split())
         assert -1 <= alike <= 1 and min(words_pull, order_pull, pooler) > 0
+
+
+def test_what_does_not_fit_is_one_sentence(store, tmp_path, monkeypatch):
+    for model, folder, sentence in (
+        ("litebert-en", store, "another vocabulary than that of litebert-en"),
+        ("litebert-en", tmp_path, "is not a token store"),
+        (tmp_path / "none", store, "is not a folder"),
+    ):
+        with pytest.raises(SystemExit, match=sentence):
+            show(monkeypatch, model, "--store", folder)

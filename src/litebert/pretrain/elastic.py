@@ -66,16 +66,15 @@ class Elastic:
         states = network.encoder.states(tensors["ids"], layout, tensors["segments"], depth=self.depth)
         deep, shallow = states[self.depth], [states[depth] for depth in self.shallower]
         places, chosen, pull = tensors["mask_positions"], tensors["shallower"], self.deep.pull
-        words = [deep[places], _chosen([each[places[::EVERY]] for each in shallow], chosen)]
-        if "order" not in network.heads:
-            return self._masked_lm(network, words[0], words[1], tensors["mask_targets"])
-        firsts = [deep[layout.first], _chosen([each[layout.first] for each in shallow], chosen)]
-        if pull:
-            pairs = [with_pull(*pair, pull) for pair in zip(words, firsts, strict=True)]
-            words, firsts = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-        parts = self._masked_lm(network, words[0], words[1], tensors["mask_targets"])
-        for name, first in zip(("order", "shallow_order"), firsts, strict=True):
-            parts[name] = order_sums(network, first, _one_token_each(first), tensors["order_labels"], even=pull > 0)
+        student, other = (_chosen([each[some] for each in shallow], chosen) for some in (places[::EVERY], layout.first))
+        teacher, first = with_pull(deep[places], deep[layout.first], pull)
+        student, other = with_pull(student, other, pull)
+        parts = self._masked_lm(network, teacher, student, tensors["mask_targets"])
+        if "order" in network.heads:
+            for name, pooled in (("order", first), ("shallow_order", other)):
+                parts[name] = order_sums(
+                    network, pooled, _one_token_each(pooled), tensors["order_labels"], even=pull > 0
+                )
         return parts
 
     def _masked_lm(self, network: Network, deep: Tensor, student: Tensor, targets: Tensor) -> dict[str, Part]:

@@ -58,11 +58,9 @@ class Pretraining:
 
     def heads(self, network: Network, states: Tensor, layout: Layout, tensors: Mapping[str, Tensor]) -> dict[str, Part]:
         """What the heads lose on the states of some depth."""
-        words, order, ordered = states, states, "order" in network.heads
-        if self.pull and ordered:
-            words, order = with_pull(states, states, self.pull)
+        words, order = with_pull(states, states, self.pull)
         parts = {"mlm": self._masked_lm(network, words, tensors["mask_positions"], tensors["mask_targets"])}
-        if ordered:
+        if "order" in network.heads:
             parts["order"] = order_sums(network, order, layout, tensors["order_labels"], even=self.pull > 0)
         return parts
 

@@ -1,11 +1,11 @@
 """What keeps the order loss alive until there is something to learn from it.
 
 Sentence order is a weak signal at first, and two things are stronger. The first tokens of all inputs are nearly the
-same vector, so a batch that happens to have more swapped pairs than others moves the pooler towards "swapped" for
+same vector, so a batch that happens to have more swapped pairs than not moves the pooler towards "swapped" for
 everything, further than anything about order moves it. And as long as an answer is no better than a coin the quickest
 way to a lower loss is to answer less firmly: the head shrinks, and with it what comes through to the layers, until
 nothing does. Here both answers count the same in every batch, and order pulls at the states as hard as it should
-whatever the size of its head. Pooler and head themselves learn by the plain loss.
+whatever the size of its head. Pooler and head themselves learn by the loss as it is.
 """
 
 from typing import Any, cast
@@ -23,8 +23,8 @@ def even_weights(labels: Tensor) -> Tensor:
 
 
 def with_pull(words: Tensor, order: Tensor, pull: float) -> tuple[Tensor, Tensor]:
-    """States for masked words, and for order, whose gradient is made ``pull`` times as large as that of the former."""
-    return cast(tuple[Tensor, Tensor], _Pulled.apply(words, order, pull))
+    """States for masked words, and for order, whose gradient is made ``pull`` times as large as theirs; 0: as it is."""
+    return (words, order) if not pull else cast(tuple[Tensor, Tensor], _Pulled.apply(words, order, pull))
 
 
 class _Pulled(torch.autograd.Function):
