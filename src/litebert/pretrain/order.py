@@ -24,7 +24,10 @@ def even_weights(labels: Tensor) -> Tensor:
 
 def with_pull(words: Tensor, order: Tensor, pull: float) -> tuple[Tensor, Tensor]:
     """States for masked words, and for order, whose gradient is made ``pull`` times as large as theirs; 0: as it is."""
-    return (words, order) if not pull else cast(tuple[Tensor, Tensor], _Pulled.apply(words, order, pull))
+    if not pull:
+        return words, order
+    # A view, as both may be the same tensor: given one twice, torch 2.11 compiles a backward pass that loses the words'.
+    return cast(tuple[Tensor, Tensor], _Pulled.apply(words, order.view_as(order), pull))
 
 
 class _Pulled(torch.autograd.Function):
