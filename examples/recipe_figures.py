@@ -79,22 +79,31 @@ def draw_start(store: Store, out: Path) -> None:
 
 
 def draw_runs(runs: Sequence[Path], out: Path) -> None:
-    """Masked words that runs have right on held-out text."""
-    figure, axes = plt.subplots(figsize=(7, 4))
+    """Masked words and pairs in order that runs have right on held-out text."""
+    figure, (words, order) = plt.subplots(1, 2, figsize=(10, 4))
     for run, colour in zip(runs, ("#1f5fa8", "#55a868", "#c44e52", "#8c8c8c"), strict=False):
         rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-        held = [(row["tokens"] / 1e6, 100 * row["mlm_accuracy"]) for row in rows if row.get("split") == "held_out"]
-        label = f"seed {read_run(run).settings['seed']}: {held[-1][1]:.1f}%"
-        axes.plot(*zip(*held, strict=True), marker="o", markersize=3, color=colour, label=label)
-        print(run.name, label)
-    for name, right in PLAIN.items():
-        axes.axhline(100 * right, color="#8c8c8c", linestyle="--", linewidth=1)
-        axes.annotate(f"{name}, plain code: {right:.1%}", (0.99, 100 * right + 1), xycoords=("axes fraction", "data"),
-                      ha="right", fontsize=8, color="#555555")  # fmt: skip
-    axes.set(xlabel="million tokens seen", ylabel="masked words right, held-out text (%)", xlim=0, ylim=(0, 60))
-    axes.set_title("Runs of the recipe, about five minutes of an H200 each", fontsize=10)
-    axes.grid(alpha=0.25)
-    axes.legend(frameon=False, loc="center right")
+        held = [row for row in rows if row.get("split") == "held_out"]
+        for axes, part in ((words, "mlm"), (order, "order")):
+            right = [100 * row[f"{part}_accuracy"] for row in held]
+            label = f"seed {read_run(run).settings['seed']}: {right[-1]:.1f}%"
+            seen = [row["tokens"] / 1e6 for row in held]
+            axes.plot(seen, right, marker="o", markersize=3, color=colour, label=label)
+            print(run.name, part, label)
+    for name, share in PLAIN.items():
+        words.axhline(100 * share, color="#8c8c8c", linestyle="--", linewidth=1)
+        words.annotate(f"{name}, plain code: {share:.1%}", (0.99, 100 * share + 1), xycoords=("axes fraction", "data"),
+                       ha="right", fontsize=8, color="#555555")  # fmt: skip
+    order.axhline(50, color="#8c8c8c", linestyle="--", linewidth=1)
+    order.annotate("chance", (0.99, 50.2), xycoords=("axes fraction", "data"), ha="right", fontsize=8, color="#555555")
+    words.set(ylabel="masked words right (%)", ylim=(0, 60))
+    order.set(ylabel="sentence order right (%)", ylim=(45, 65))
+    for axes in (words, order):
+        axes.set(xlabel="million tokens seen", xlim=0)
+        axes.grid(alpha=0.25)
+    words.legend(frameon=False, loc="center right")
+    order.legend(frameon=False, loc="upper left")
+    figure.suptitle("Runs of the recipe on held-out text, five minutes of an H200 each", fontsize=10)
     _save(figure, out)
 
 

@@ -26,7 +26,7 @@ def with_pull(words: Tensor, order: Tensor, pull: float) -> tuple[Tensor, Tensor
     """States for masked words, and for order, whose gradient is made ``pull`` times as large as theirs; 0: as it is."""
     if not pull:
         return words, order
-    # A view, as both may be the same tensor: given one twice, torch 2.11 compiles a backward pass that loses the words'.
+    # A view, as both may be one tensor: with the same one twice, torch 2.11 compiles a backward pass that loses words'.
     return cast(tuple[Tensor, Tensor], _Pulled.apply(words, order.view_as(order), pull))
 
 

@@ -29,6 +29,7 @@ class Recipe:
     least_steps: int = 0  # that a budget must hold: batches are halved until it does; 0: never
     most_steps: int = 0  # that a budget may hold: batches are doubled until it does not hold more; 0: never
     found_at_steps: int = 0  # longer runs grow and begin order after as many steps, with lower rates; 0: as they are
+    found_at_tokens: int = 0  # in runs of more the rate falls after as many tokens; 0: as ``decay`` has it
     micro_tokens: int = 0  # of one forward pass; 0: what suits the device
     optimiser: OptimiserName = "adamw"
     rate: float = 1e-3

@@ -36,13 +36,23 @@ class DepthScore:
 
 
 def score_depths(
-    network: Network, store: Store, depths: Sequence[int], length: int, order: Order, device: torch.device, say: Say
+    network: Network,
+    store: Store,
+    depths: Sequence[int],
+    length: int,
+    order: Order,
+    tokens: int,
+    device: torch.device,
+    say: Say,
 ) -> list[DepthScore]:
-    """Scores on held-out text after all layers and at these depths, the deepest first; ``order``: what pairs ask."""
+    """Scores on about so many tokens of held-out text, after all layers and at these depths, the deepest first.
+
+    ``order`` is what pairs ask.
+    """
     if not store.split("held_out").num_tokens:
         raise InputError(f"{store.folder} has no held-out text to score on; build it with --held-out 5%")
     full, kind = network.config.encoder.num_layers, precision.default_precision(device)
-    table = score_network(network, store, length, [order], device, kind, depths, say)
+    table = score_network(network, store, length, [order], device, kind, depths, tokens, say)
     found = []
     for depth in sorted({full, *depths}, reverse=True):
         prefix = "" if depth == full else prefix_of(depth)
@@ -57,9 +67,9 @@ def prefix_of(depth: int) -> str:
     return f"depth_{depth}_"
 
 
-def scored_tokens(store: Store, device: torch.device) -> int:
-    """About how much of the held-out text is scored."""
-    return min(store.split("held_out").num_tokens, MOST_TOKENS[device.type])
+def scored_tokens(store: Store, settings: BatchSettings, device: torch.device, asked: int = 0) -> int:
+    """About how much of the held-out text is scored: so many tokens, at least a batch; 0: what there is time for."""
+    return min(store.split("held_out").num_tokens, max(settings.budget, asked or MOST_TOKENS[device.type]))
 
 
 def _means(rows: Sequence[Sequence[float]]) -> dict[str, float]:
@@ -86,9 +96,10 @@ def score_network(
     device: torch.device,
     kind: Precision,
     depths: Sequence[int] = (),
+    tokens: int = 0,
     say: Say = lambda _: None,
 ) -> Table:
-    """Sums of every kind, after all layers and at these depths out of the same pass.
+    """Sums of every kind, after all layers and at these depths out of the same pass, on so many tokens (0: enough).
 
     Masked words are counted on inputs of the first order only: that of the training.
     """
@@ -98,7 +109,7 @@ def score_network(
     for number, order in enumerate(orders):
         settings = held_out_settings(store, length, order)
         batches = Batches(store, "held_out", settings)
-        count = min(batches.len(0), max(1, MOST_TOKENS[device.type] // settings.budget))
+        count = min(batches.len(0), max(1, (tokens or MOST_TOKENS[device.type]) // settings.budget))
         for index in range(count):
             say(f"batch {index + 1} of {count}")
             batch = batches.batch(0, index)

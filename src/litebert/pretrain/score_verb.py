@@ -9,7 +9,7 @@ from litebert.errors import InputError
 
 
 def score_on_text(
-    model: str, corpus: Path, length: int, depths: Sequence[int], order: str, device: str, as_json: bool
+    model: str, corpus: Path, length: int, depths: Sequence[int], order: str, tokens: int, device: str, as_json: bool
 ) -> None:
     """Score a pretrained model on the held-out text of a store and print a row for each depth."""
     import json
@@ -19,7 +19,7 @@ def score_on_text(
     from litebert.checkpoints.folder import load_model
     from litebert.corpus.store import Store
     from litebert.pretrain.held_out import HELD_OUT_RATE
-    from litebert.pretrain.score import ORDERS, score_depths, scored_tokens
+    from litebert.pretrain.score import ORDERS, held_out_settings, score_depths, scored_tokens
     from litebert.pretrain.warm_start import check_vocabulary
     from litebert.terminal import progress
     from litebert.text.tokenizers import read_tokenizer
@@ -38,8 +38,8 @@ def score_on_text(
     longest = length or min(512, encoder.max_positions)
     where = torch.device(usable_device(device))
     with progress() as say:
-        found = score_depths(loaded.network, store, depths, longest, asked, where, say)
-    tokens = scored_tokens(store, where)
+        found = score_depths(loaded.network, store, depths, longest, asked, tokens, where, say)
+    tokens = scored_tokens(store, held_out_settings(store, longest, asked), where, tokens)
     if as_json:
         rows = [{"depth": one.depth, **one.figures} for one in found]
         facts = {"model": model, "corpus": corpus.name, "tokens": tokens, "length": longest, "order": order}

@@ -2,8 +2,9 @@
 
 Leaving word frequencies behind takes a number of steps, whatever the batch, so little time takes smaller batches. Much
 time takes larger ones, which it has enough steps for. And a recipe was found in runs of some length. In longer ones
-depth has grown, and the order loss set in, after as many steps. Rates fall with the square root of the length, and
-weights decay less at each step, so that over the whole run they do not decay more.
+depth has grown, and the order loss set in, after as many steps. Rates are lower by the square root of the length, and
+weights decay less at each step, so that over the whole run they do not decay more. What a full rate can teach, it has
+taught after a number of tokens: from there on it falls, however long the run.
 """
 
 import math
@@ -20,7 +21,8 @@ from litebert.train.settings import Bound
 
 LEAST_BATCH = 2048  # tokens; below that gradients are too noisy to be worth the update
 REACHED_SHARE = 0.4  # of the rate of large products that training reaches; a factor of two only moves the batch by one
-WITH_LENGTH = ("depths", "order_from", "rate", "muon_rate", "weight_decay")  # fitted by ``found_at_steps``
+WITH_STEPS = ("depths", "order_from", "rate", "muon_rate", "weight_decay")  # fitted by ``found_at_steps``
+WITH_TOKENS = ("decay",)  # fitted by ``found_at_tokens``
 
 
 def fitted(recipe: Recipe, encoder: EncoderConfig, bound: Bound, peak: float, fixed: Collection[str] = ()) -> Recipe:
@@ -31,17 +33,20 @@ def fitted(recipe: Recipe, encoder: EncoderConfig, bound: Bound, peak: float, fi
     tokens = _tokens(recipe, encoder, bound, peak)
     if bound.steps is None and "batch_tokens" not in fixed:
         recipe = _with_batches(recipe, tokens)
-    steps = tokens / max(size for _, size in recipe.batch_tokens) if bound.steps is None else float(bound.steps)
-    if not recipe.found_at_steps or steps <= recipe.found_at_steps:
-        return recipe
-    share = recipe.found_at_steps / steps
-    longer: dict[str, Any] = {
-        "depths": tuple((share * begin, depth) for begin, depth in recipe.depths),
-        "order_from": share * recipe.order_from,
-        "rate": math.sqrt(share) * recipe.rate,
-        "muon_rate": math.sqrt(share) * recipe.muon_rate,
-        "weight_decay": share * recipe.weight_decay,
-    }
+    size = max(size for _, size in recipe.batch_tokens)
+    steps = tokens / size if bound.steps is None else float(bound.steps)
+    longer: dict[str, Any] = {}
+    if recipe.found_at_steps and steps > recipe.found_at_steps:
+        share = recipe.found_at_steps / steps
+        longer = {
+            "depths": tuple((share * begin, depth) for begin, depth in recipe.depths),
+            "order_from": share * recipe.order_from,
+            "rate": math.sqrt(share) * recipe.rate,
+            "muon_rate": math.sqrt(share) * recipe.muon_rate,
+            "weight_decay": share * recipe.weight_decay,
+        }
+    if recipe.found_at_tokens and steps * size > recipe.found_at_tokens:
+        longer["decay"] = 1 - recipe.found_at_tokens / (steps * size) * (1 - recipe.decay)
     return replace(recipe, **{name: value for name, value in longer.items() if name not in fixed})
 
 
@@ -49,14 +54,16 @@ def as_noted(recipe: Recipe, run: RunInfo | None, fixed: Collection[str] = ()) -
     """The recipe fitted as a run was begun with, by its note."""
     noted = {} if run is None else run.settings.get("recipe", {})
     names = ["batch_tokens"] if recipe.least_steps or recipe.most_steps else []
-    names += WITH_LENGTH if recipe.found_at_steps else ()
+    names += WITH_STEPS if recipe.found_at_steps else ()
+    names += WITH_TOKENS if recipe.found_at_tokens else ()
     found = {name: noted[name] for name in names if name in noted and name not in fixed}
     return replace(recipe, **{name: _tuples(value) for name, value in found.items()})
 
 
 def in_words(before: Recipe, after: Recipe) -> str:
     """What fitting has changed, as words that ask for the same: ``batch_tokens=16384 rate=0.00106``."""
-    changed = [name for name in ("batch_tokens", *WITH_LENGTH) if getattr(before, name) != getattr(after, name)]
+    names = ("batch_tokens", *WITH_STEPS, *WITH_TOKENS)
+    changed = [name for name in names if getattr(before, name) != getattr(after, name)]
     return " ".join(f"{name}={_word(getattr(after, name))}" for name in changed)
 
 

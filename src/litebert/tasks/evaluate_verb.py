@@ -46,10 +46,17 @@ def evaluate(
             help="Score how a pretrained model fills masks and tells order on this token store's held-out text."
         ),
     ] = None,
-    length: Annotated[int, typer.Option(help="With --corpus: the longest input; 0: the model's longest.")] = 0,
+    length: Annotated[
+        int | None, typer.Option(help="With --corpus: the longest input; unless given the model's longest.", min=8)
+    ] = None,
     order: Annotated[
-        str, typer.Option(help="With --corpus: what pairs ask, sop (which is first) or nsp (do they follow at all).")
-    ] = "sop",
+        str | None,
+        typer.Option(help="With --corpus: what pairs ask, sop (which is first, as it is) or nsp (do they follow)."),
+    ] = None,
+    tokens: Annotated[
+        int | None,
+        typer.Option(help="With --corpus: how much text; unless given 65,536, or a million on a GPU.", min=1),
+    ] = None,
     depths: Annotated[
         str | None, typer.Option(help="Scores at these depths, too: 2,4,6 or all.", metavar="N,N,...")
     ] = None,
@@ -66,8 +73,11 @@ def evaluate(
             raise InputError("with --corpus give a model and nothing of tasks: litebert evaluate MODEL --corpus STORE")
         from litebert.pretrain.score_verb import score_on_text
 
-        score_on_text(str(model), corpus, length, _chosen_depths(model, depths), order, device, as_json)
+        chosen = _chosen_depths(model, depths)
+        score_on_text(str(model), corpus, length or 0, chosen, order or "sop", tokens or 0, device, as_json)
         return
+    if not (length is None and order is None and tokens is None):
+        raise InputError("--length, --order and --tokens are of the text that a model is scored on; add --corpus STORE")
     if predictions is not None and depths:
         raise InputError("--depths needs a model; a file of predictions has only one depth")
     if model is not None and not model.is_dir():

@@ -11,7 +11,7 @@ from litebert.runs import read_run, write_run
 from litebert.train.settings import Bound
 
 BASE = preset_config("albert-base")
-STEPS = ("least_steps=1500", "most_steps=12000", "found_at_steps=4000")
+STEPS = ("least_steps=1500", "most_steps=12000", "found_at_steps=4000", f"found_at_tokens={4000 * 32768}")
 RECIPE = read_recipe(
     "budget",
     [
@@ -74,10 +74,22 @@ def test_a_longer_run_grows_by_as_many_steps_at_lower_rates():
     assert fitted(replace(RECIPE, found_at_steps=0), BASE, Bound(steps=16_000), 1e15).weight_decay == 0.1
 
 
+def test_the_rate_falls_after_as_many_tokens():
+    """Not steps: small batches have hardly begun when they have taken as many."""
+    assert fitted(RECIPE, BASE, Bound(steps=16_000), 1e15).decay == pytest.approx(0.85)
+    small = replace(RECIPE, batch_tokens=((0.0, 2048),))
+    assert fitted(small, BASE, Bound(steps=16_000), 1e15).decay == RECIPE.decay == 0.4
+    assert fitted(small, BASE, Bound(steps=128_000), 1e15).decay == pytest.approx(0.7)
+    large = fitted(RECIPE, BASE, Bound(tokens=40_000 * 32768), 1e15)
+    assert (large.batch_tokens, large.decay) == (((0.0, 131_072),), pytest.approx(0.94))
+    assert fitted(replace(RECIPE, found_at_tokens=0), BASE, Bound(steps=16_000), 1e15).decay == 0.4
+
+
 def test_what_was_asked_for_stays():
     bound = Bound(tokens=40_000 * 32768)
-    kept = fitted(RECIPE, BASE, bound, 1e15, fixed={"batch_tokens", "depths", "weight_decay"})
+    kept = fitted(RECIPE, BASE, bound, 1e15, fixed={"batch_tokens", "depths", "weight_decay", "decay"})
     assert (kept.batch_tokens, kept.depths, kept.weight_decay) == (RECIPE.batch_tokens, RECIPE.depths, 0.1)
+    assert kept.decay == RECIPE.decay
     assert kept.order_from == pytest.approx(0.05)
 
 
@@ -87,7 +99,7 @@ def test_a_resumed_run_goes_on_as_it_was_begun(tmp_path):
     assert as_noted(RECIPE, read_run(tmp_path)) == begun
     assert as_noted(RECIPE, read_run(tmp_path), fixed={"depths"}).depths == RECIPE.depths
     assert as_noted(RECIPE, None) == RECIPE
-    plain = replace(RECIPE, found_at_steps=0, least_steps=0, most_steps=0)  # fits itself to nothing
+    plain = replace(RECIPE, found_at_steps=0, found_at_tokens=0, least_steps=0, most_steps=0)  # fits itself to nothing
     assert as_noted(plain, read_run(tmp_path)) == plain
 
 
