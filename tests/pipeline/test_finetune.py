@@ -63,7 +63,7 @@ def test_where_bf16_is_fast_a_cpu_trains_in_it_and_scores_in_fp32(model, tmp_pat
     ("kind", "count", "epochs", "least"),
     [
         ("classify", 256, 10, 0.95),
-        ("multilabel", 512, 20, 0.8),
+        ("multilabel", 512, 40, 0.9),
         ("regress", 256, 14, 0.9),
         ("choice", 128, 10, 0.9),
         ("span", 256, 10, 0.9),
@@ -230,7 +230,7 @@ def test_swapping_the_two_texts_or_their_segments_changes_the_answer(model, tmp_
     draw = [(("cat", "dog"), 0), (("dog", "cat"), 1)] * 40
     pairs = tuple(Example(key=str(n), first=a, second=b, target=y) for n, ((a, b), y) in enumerate(draw))
     data = toy.task("classify", train=pairs, dev={"dev": pairs[:16]})
-    finetune(toy.settings(model, tmp_path / "run", epochs=20), data, quiet)
+    finetune(toy.settings(model, tmp_path / "run", epochs=40), data, quiet)
     predictor = load_predictor(tmp_path / "run", device="cpu")
     right, swapped = predictor.predict([pairs[0], replace(pairs[0], first="dog", second="cat")])
     assert (right.label, swapped.label) == (0, 1)
@@ -240,7 +240,7 @@ def test_swapping_the_two_texts_or_their_segments_changes_the_answer(model, tmp_
     assert inputs.segments.tolist() == [0, 0, 0, 1, 1]
     flipped = replace(inputs, segments=1 - inputs.segments)
     before, after = (predictor.scores(one).scores for one in (inputs, flipped))
-    assert abs(before - after).max() > 0.01
+    assert abs(before - after).max() > 1e-4  # rounding would be 1e-7
 
 
 def test_an_answer_at_the_very_end_of_a_long_context_is_found(tmp_path):
