@@ -16,12 +16,12 @@ pretrain() { # FOLDER, then what the command has
     shift
     if [ ! -f "$out/$folder/model/model.safetensors" ]; then
         resume=$([ -f "$out/$folder/run.json" ] && echo --resume || true)
-        litebert pretrain "${MODEL:-albert-base}" --corpus "$store" --out "$out/$folder" "$@" $then ${FIELDS:-} $resume
+        litebert pretrain "${MODEL:-albert-base}" --corpus "$store" --out "$out/$folder" "$@" $earlier ${FIELDS:-} $resume
     fi
 }
 
 # The recipe as it was when both parts ran, and of the first: growth by shares of the time, the order loss from a fifth on.
-then="found_at_tokens=0 order_pull=0 pooler_rate_at_width=0"
+earlier="found_at_tokens=0 order_pull=0 pooler_rate_at_width=0"
 pretrain first --budget "${FIRST:-24m}" batch_tokens=32768 found_at_steps=0 order_from=0.2 \
     'lengths=[[0.0,128],[0.88,512]]' 'depths=[[0.0,0.25],[0.3,0.5],[0.55,1.0]]'
 [ -d "$out/first16" ] || litebert convert "$out/first/model" "$out/first16" --dtype bfloat16
