@@ -47,7 +47,7 @@ def evaluate(
         ),
     ] = None,
     length: Annotated[
-        int | None, typer.Option(help="With --corpus: the longest input; unless given the model's longest.", min=8)
+        int | None, typer.Option(help="With --corpus: the longest input; 0 (as it is): the model's longest.", min=0)
     ] = None,
     order: Annotated[
         str | None,
@@ -85,25 +85,30 @@ def evaluate(
     if html is not None and not html.absolute().parent.is_dir():
         raise InputError(f"there is no folder '{html.absolute().parent}' to write {html.name} to")
 
+    read = _read(model, task, data, text, label, kind, from_hub)
+    _show(_evaluated(read, model, predictions, split, depths, device), as_json, html)
+
+
+def _evaluated(
+    read: "TaskData", model: Path | None, predictions: Path | None, split: str | None, depths: str | None, device: str
+) -> "Evaluation":
+    """The scores of a file of predictions or else of the model."""
     from litebert.tasks.evaluate import evaluate_file, evaluate_model
 
-    read = _read(model, task, data, text, label, kind, from_hub)
     if predictions is not None:
-        found = evaluate_file(read, predictions, split=split)
-    else:
-        assert model is not None
-        from litebert.terminal import progress
+        return evaluate_file(read, predictions, split=split)
+    assert model is not None
+    from litebert.terminal import progress
 
-        with progress() as say:
-            found = evaluate_model(
-                read,
-                str(model),
-                _predictor(model, read, device, say),
-                split=split,
-                depths=_chosen_depths(model, depths),
-                seen=_note(model).seen,
-            )
-    _show(found, as_json, html)
+    with progress() as say:
+        return evaluate_model(
+            read,
+            str(model),
+            _predictor(model, read, device, say),
+            split=split,
+            depths=_chosen_depths(model, depths),
+            seen=_note(model).seen,
+        )
 
 
 def _read(

@@ -35,6 +35,4 @@ for heads, size in ((2, 32), (1, 128)):
 def test_they_compute_attention_and_its_gradients():
     environment = {**os.environ, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=False)
-    if "only 0-dimensional arrays can be converted" in done.stderr:
-        pytest.skip("the interpreter of this triton does not work with this numpy")
     assert done.returncode == 0, done.stderr[-2000:]
