@@ -27,16 +27,18 @@ def git(repository: Path, *words: str) -> str:
     return done.stdout.decode("utf-8", "replace")
 
 
-def wikipedia(repository: Path) -> Iterator[list[list[str]]]:
+def wikipedia(
+    repository: Path, commit: str, shortest_line: int = 60, ends: str = ".!?\"')"
+) -> Iterator[list[list[str]]]:
     """The articles of one file after the other, as paragraphs."""
-    names = git(repository, "ls-tree", "-r", "--name-only", WIKI_COMMIT).splitlines()
+    names = git(repository, "ls-tree", "-r", "--name-only", commit).splitlines()
     names = [name for name in names if "wiki_" in name]
     random.Random(0).shuffle(names)
     for name in names:
         articles = []
-        for text in re.findall(r"<doc [^>]*>\n(.*?)</doc>", git(repository, "show", f"{WIKI_COMMIT}:{name}"), re.S):
+        for text in re.findall(r"<doc [^>]*>\n(.*?)</doc>", git(repository, "show", f"{commit}:{name}"), re.S):
             lines = [re.sub(r"<[^>]+>", "", line.strip()) for line in text.split("\n")[1:] if line.strip()]
-            articles.append([line for line in lines if len(line) > 60 and line[-1] in ".!?\"')"])
+            articles.append([line for line in lines if len(line) > shortest_line and line[-1] in ends])
         yield articles
 
 
@@ -74,7 +76,7 @@ def main() -> None:
     words.add_argument("-o", "--out", type=Path, default=Path("text"))
     asked = words.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
-    write(wikipedia(asked.wiki), asked.out / "wiki.txt", 130e6)
+    write(wikipedia(asked.wiki, WIKI_COMMIT), asked.out / "wiki.txt", 130e6)
     write(books(asked.books), asked.out / "books.txt", 90e6)
 
 

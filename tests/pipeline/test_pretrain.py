@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 from toy_pretraining import quiet, settings, weights
 
 import litebert
@@ -14,6 +15,7 @@ from litebert.corpus.build import BuildSettings, build_store
 from litebert.errors import InputError
 from litebert.pretrain.run import pretrain
 from litebert.train.metrics import read_metrics
+from litebert.train.objective import Learner
 from litebert.train.settings import Bound
 
 
@@ -77,6 +79,15 @@ def test_depth_length_and_order_change_along_the_way(store, tmp_path):
             assert row["loss"] == row["mlm_loss"]  # the order loss is seen, and does not count
         if row["step"] == 12 and "rate" in row:
             assert row["loss"] == pytest.approx(row["mlm_loss"] + row["order_loss"])
+
+
+def test_what_compiles_is_told(store, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(Learner, "compile", lambda learner: nn.Module.compile(learner, backend="eager"))
+    pretrain(settings(store, tmp_path / "run", recipe=GROWING, compiled=True), quiet)
+    told = [line.split(":")[0] for line in capsys.readouterr().err.splitlines() if "compiling" in line]
+    assert told == [f"compiling, part {number} of 4" for number in (1, 2, 3, 4)]
+    pretrain(settings(store, tmp_path / "run", recipe=GROWING, compiled=True, resume=True), quiet)
+    assert "compiling, part 1 of 1" in capsys.readouterr().err  # all but the last are done
 
 
 def test_a_last_stage_below_full_depth_is_scored_at_both(store, tmp_path):

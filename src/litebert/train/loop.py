@@ -8,7 +8,6 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -141,9 +140,12 @@ class Loop:
     def _compile_stages(self) -> None:
         """Compile what is still to come, so that no stage does while the clock runs."""
         progress = self.progress()
-        for stage, after in zip_longest(self.stages, self.stages[1:]):
-            if after is None or after.begin > progress:
-                self.stepper.compile(stage, next(self._stream(stage)))
+        ends = [*(stage.begin for stage in self.stages[1:]), math.inf]
+        coming = [stage for stage, end in zip(self.stages, ends, strict=True) if end > progress]
+        for number, stage in enumerate(coming, 1):
+            if self.ranks.first:
+                self.say(f"compiling, part {number} of {len(coming)}: up to a minute the first time")
+            self.stepper.compile(stage, next(self._stream(stage)))
 
     def _agree(self, stop: bool) -> tuple[float, bool, bool]:
         """Progress, the wish to stop and whether there is time to score, the same on every rank: the first's clock."""

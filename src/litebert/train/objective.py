@@ -1,5 +1,6 @@
 """What is learnt, as the loop sees it. Pretraining and fine-tuning differ in nothing else."""
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -78,5 +79,6 @@ class Learner(nn.Module):
 
 def allow_graphs(stages: int) -> None:
     """Room for a compiled graph of every stage; beyond its limit torch would go on uncompiled, and slowly."""
+    warnings.filterwarnings("ignore", r"\s*Online softmax is disabled", UserWarning)  # of no use to who trains
     config = torch._dynamo.config
     config.recompile_limit = max(config.recompile_limit, 2 * stages + 6)

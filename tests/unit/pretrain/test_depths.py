@@ -1,5 +1,7 @@
 """Depth by stages: what a recipe may ask for, and what it means for a model."""
 
+import warnings
+
 import pytest
 import torch
 
@@ -149,3 +151,12 @@ def test_there_is_room_for_a_graph_of_every_stage():
     with torch._dynamo.config.patch(recompile_limit=8):
         allow_graphs(9)
         assert torch._dynamo.config.recompile_limit >= 18
+
+
+def test_what_torch_says_of_its_reductions_is_not_shown():
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("default")
+        allow_graphs(1)
+        warnings.warn("\nOnline softmax is disabled on the fly", UserWarning, stacklevel=1)
+        warnings.warn("this one is shown", UserWarning, stacklevel=1)
+    assert [str(warning.message) for warning in shown] == ["this one is shown"]
