@@ -8,6 +8,8 @@ import pytest
 from litebert.corpus.sentences import LONGEST_SENTENCE, WINDOW, Languages, sentence_splitter, split_document
 from litebert.errors import InputError
 
+pytest.importorskip("sentencex", reason="needs litebert[corpus]")
+
 SEGMENT = sentence_splitter()
 
 

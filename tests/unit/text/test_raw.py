@@ -10,11 +10,12 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
-import zstandard
 
 from litebert.errors import InputError
 from litebert.text import raw
 from litebert.text.raw import Place, documents, expand, read_documents
+
+zstandard = pytest.importorskip("zstandard", reason="needs litebert[corpus]")
 
 TEXTS = ["The first.\nIts second line.", "東京が好き。\n二行目。", "한국어 문서", "café 😀", "last"]
 PLAIN = "\n\n".join(TEXTS).encode()
