@@ -63,6 +63,8 @@ def test_a_run_that_stays_at_word_frequencies_is_told_so_once(store, tmp_path):
     still = {"recipe": ("rate=1e-12",), "save_steps": 10}
     result = pretrain(settings(store, tmp_path / "run", **still), quiet)
     [note] = result.notes
-    assert "after 83% of the run the masked-LM loss is" in note and "has not begun to use context" in note
+    assert (
+        "after 83% of the run the masked-LM loss is" in note and "has not begun to use context. Try the budget" in note
+    )
     shutil.rmtree(saved_states(tmp_path / "run")[-1].folder)
     assert pretrain(settings(store, tmp_path / "run", resume=True, **still), quiet).notes == ()

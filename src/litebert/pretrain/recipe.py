@@ -97,6 +97,18 @@ class Recipe:
         """The shape of the rate over the run."""
         return ScheduleSettings(kind=self.schedule, warmup=self.warmup, end=self.end, decay=self.decay)
 
+    def when_stuck(self) -> str:
+        """What to try when a run stays at word frequencies: what the recipe has not, or else what it needs."""
+        if self.optimiser == "muon" and self.initial_unigram_bias:
+            return (
+                "Give it more time or, where there is none, a smaller vocabulary (8,000 pieces suit a CPU), a smaller "
+                f"model, or half the rates: rate={self.rate / 2:.2g} muon_rate={self.muon_rate / 2:.2g}"
+            )
+        return (
+            "Try the budget recipe, shorter inputs first, another rate (three times lower, then higher; lower for the "
+            "shared blocks than for the embeddings), layers that start shallow and grow, or the order loss only later"
+        )
+
 
 def read_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
     """A named recipe with ``field=value`` words applied."""

@@ -98,7 +98,7 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, say: Say) -> Result:
         say = watch.say
         if changed := in_words(asked, settings.recipe):
             say(f"the recipe, fitted to this run: {changed}")
-    stuck = StuckWatch(unigram)
+    stuck = StuckWatch(unigram, settings.recipe.when_stuck())
     saver = Saver(settings.out, train.keep, _facts(settings, store, config.encoder, train), {"stuck": stuck})
     layers, most = config.encoder.num_layers, settings.held_out_batches
     loop = Loop(

@@ -91,10 +91,13 @@ class Guard:
 
 
 class StuckWatch:
-    """Told of every masked-LM loss, it says, once, that a run stays at the ``level`` of word frequencies alone."""
+    """Told of every masked-LM loss, it says, once, that a run stays at the ``level`` of word frequencies alone.
 
-    def __init__(self, level: float) -> None:
-        self.level = level
+    ``advice``: a sentence on what to do then.
+    """
+
+    def __init__(self, level: float, advice: str) -> None:
+        self.level, self.advice = level, advice
         self._smooth: float | None = None
         self._looked: tuple[float, float] | None = None  # progress and that loss, less than a tenth of the run ago
         self._falling = True  # whether it fell in the tenth before
@@ -118,9 +121,7 @@ class StuckWatch:
         self._said = True
         return (
             f"after {progress:.0%} of the run the masked-LM loss is {self._smooth:.2f}, where word frequencies alone "
-            f"give {self.level:.2f}: the model has not begun to use context. Try the budget recipe, "
-            "shorter inputs first, another rate (three times lower, then higher; lower for the shared blocks than for "
-            "the embeddings), layers that start shallow and grow or start unshared, or the order loss only later"
+            f"give {self.level:.2f}: the model has not begun to use context. {self.advice}"
         )
 
     def _look(self, smooth: float, progress: float) -> None:

@@ -1,4 +1,4 @@
-"""A recipe's optimiser for a model: a pooler that is slow enough for its width."""
+"""A recipe's optimiser: a pooler that is slow enough for its width. And its advice to a run that is stuck."""
 
 import pytest
 import torch
@@ -14,6 +14,12 @@ WIDTH = 768
 
 def pooler_rate(width: int, *words: str) -> float:
     return read_recipe("budget", words).optimiser_settings(width).part_rate("pooler")
+
+
+def test_a_stuck_run_is_advised_what_its_recipe_has_not():
+    assert "Try the budget recipe" in read_recipe("paper").when_stuck()
+    said = read_recipe("budget", ("rate=0.002", "muon_rate=0.01")).when_stuck()
+    assert "more time" in said and said.endswith("rate=0.001 muon_rate=0.005")
 
 
 def test_the_pooler_s_rate_falls_with_the_width_unless_it_is_given():

@@ -100,7 +100,7 @@ def test_state_goes_on_as_if_nothing_had_happened(cut):
 
 
 def run_to_the_end(losses, entropy=7.1):
-    watch, said = StuckWatch(entropy), []
+    watch, said = StuckWatch(entropy, "Try more."), []
     for step, loss in enumerate(losses):
         sentence = watch.observe(float(loss), step / len(losses))
         said += [(step, sentence)] if sentence else []
@@ -112,8 +112,7 @@ def test_plateau_is_told_once(level):
     noise = 0.3 * np.random.default_rng(0).standard_normal(1000)
     [(step, sentence)] = run_to_the_end(level + noise)
     assert 350 <= step < 380
-    for words in ("7.10", "budget recipe", "rate", "unshared"):
-        assert words in sentence
+    assert "7.10" in sentence and sentence.endswith("Try more.")
 
 
 def test_a_run_that_leaves_the_plateau_is_left_alone():
@@ -148,11 +147,11 @@ def test_stuck_is_remembered(cut):
     done = np.arange(1000) / 1000
     losses = np.where(done < 0.45, 9.5 - 5 * done, 7.2)
     [(told, _)] = run_to_the_end(losses)
-    watch, said = StuckWatch(7.1), []
+    watch, said = StuckWatch(7.1, "Try more."), []
     for step, loss in enumerate(losses):
         if step == int(cut * 1000):
             state = json.loads(json.dumps(watch.state_dict()))
-            watch = StuckWatch(7.1)
+            watch = StuckWatch(7.1, "Try more.")
             watch.load_state_dict(state)
         said += [step] if watch.observe(float(loss), step / 1000) else []
     assert said == [told]
