@@ -8,7 +8,6 @@ that never change. Large models with shared layers are known for this; a rate to
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,21 +19,16 @@ from litebert.tasks.predicting import Predictor
 
 PROBED = 64  # inputs that are looked at
 
-
-@dataclass(frozen=True, kw_only=True)
-class CollapseSettings:
-    """When to call it a collapse."""
-
-    least_steps: int = 5  # before which nothing is judged
-    first: float = 0.04  # share of the run at which it is first judged,
-    every: float = 0.02  # and how often from then on
-    until: float = 0.6
-    at_chance: float = 0.97  # of the loss of chance, or more
-    spread: float = 0.1  # of the first difference between inputs, or less
-    stuck_after: float = 0.3  # share of the run, beyond the warm-up, by which one answer for all is a failure,
-    stuck_steps: int = 100  # unless that is fewer steps than this,
-    falling: float = 0.01  # or the loss has fallen by this share since the last look
-    smoothing: float = 0.9
+LEAST_STEPS = 5  # before which nothing is judged
+FIRST = 0.04  # share of the run at which it is first judged,
+EVERY = 0.02  # and how often from then on,
+UNTIL = 0.6
+AT_CHANCE = 0.97  # of the loss of chance, or more
+SPREAD = 0.1  # of the first difference between inputs, or less
+STUCK_AFTER = 0.3  # share of the run, beyond the warm-up, by which one answer for all is a failure,
+STUCK_STEPS = 100  # unless that is fewer steps than this,
+FALLING = 0.01  # or the loss has fallen by this share since the last look
+SMOOTHING = 0.9
 
 
 def chance_loss(kind: Kind, items: Sequence[Item], inputs: Inputs, num_labels: int) -> float:
@@ -60,23 +54,13 @@ def _entropy(shares: Sequence[float]) -> float:
 class CollapseWatch:
     """Told of every step's loss, it looks at the model now and then, and says when it has collapsed."""
 
-    def __init__(
-        self,
-        predictor: Predictor,
-        probes: Inputs,
-        *,
-        chance: float,
-        steps: int,
-        warmup: float,
-        settings: CollapseSettings | None = None,
-    ) -> None:
+    def __init__(self, predictor: Predictor, probes: Inputs, *, chance: float, steps: int, warmup: float) -> None:
         self.predictor, self.probes, self.chance, self.steps = predictor, probes, chance, steps
-        self.settings = settings or CollapseSettings()
-        self.stuck_from = warmup + self.settings.stuck_after
+        self.stuck_from = warmup + STUCK_AFTER
         self.verdict = ""
         self._loss: float | None = None
         self._begun: float | None = None
-        self._next = self.settings.first
+        self._next = FIRST
         self._before = math.inf  # the loss at the last look
 
     def begin(self) -> None:
@@ -86,30 +70,29 @@ class CollapseWatch:
 
     def observe(self, step: int, loss: float) -> str:
         """A sentence if the model has collapsed; else nothing."""
-        keep = self.settings.smoothing
         if math.isfinite(loss):
-            self._loss = loss if self._loss is None else keep * self._loss + (1 - keep) * loss
+            self._loss = loss if self._loss is None else SMOOTHING * self._loss + (1 - SMOOTHING) * loss
         progress = step / self.steps
-        early = progress < self._next or step < self.settings.least_steps
-        if self.verdict or early or progress > self.settings.until or self.chance <= 0:
+        early = progress < self._next or step < LEAST_STEPS
+        if self.verdict or early or progress > UNTIL or self.chance <= 0:
             return ""
-        self._next = progress + self.settings.every
-        falling = self._loss is not None and self._loss < (1 - self.settings.falling) * self._before
+        self._next = progress + EVERY
+        falling = self._loss is not None and self._loss < (1 - FALLING) * self._before
         self._before = math.inf if self._loss is None else self._loss
-        if self._loss is None or self._loss < self.settings.at_chance * self.chance:
+        if self._loss is None or self._loss < AT_CHANCE * self.chance:
             return ""
         spread, constant = self._look()
         begun = self._begun or 0.0
         of_chance = f"the loss, {self._loss:.3f}, is that of chance ({self.chance:.3f})"
-        if not math.isfinite(spread) or spread <= max(self.settings.spread * begun, 1e-6):
+        if not math.isfinite(spread) or spread <= max(SPREAD * begun, 1e-6):
             self.verdict = f"collapsed: after {progress:.0%} of the run all inputs get the same scores, and {of_chance}"
-        elif constant and not falling and progress >= self.stuck_from and step >= self.settings.stuck_steps:
+        elif constant and not falling and progress >= self.stuck_from and step >= STUCK_STEPS:
             self.verdict = f"stuck: after {progress:.0%} of the run all inputs get one answer, and {of_chance}"
         return self.verdict
 
     def has_recovered(self) -> bool:
         """Whether the loss has left that of chance after all."""
-        return self._loss is not None and self._loss < self.settings.at_chance * self.chance
+        return self._loss is not None and self._loss < AT_CHANCE * self.chance
 
     def _look(self) -> tuple[float, bool]:
         """How much scores differ between inputs, and whether all get one answer."""
