@@ -8,6 +8,7 @@ from litebert.runs import read_run
 from litebert.train.metrics import read_metrics
 from litebert.train.objective import Learner
 from litebert.train.settings import Bound
+from litebert.train.stepper import Stepper
 
 
 class Clock:
@@ -58,6 +59,18 @@ def test_a_slow_first_step_does_not_eat_the_warm_up(store, tmp_path, clock, monk
     rows = {row["step"]: row for row in read_metrics(tmp_path / "run") if "rate" in row}
     assert rows[2]["seconds"] > 4.0 and rows[2]["progress"] < 0.05
     assert 9.5 <= rows[max(rows)]["seconds"] <= 10.5
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(3.0, False), (6.0, True), (15.0, True)])
+def test_a_budget_that_compiling_eats_up_is_told(store, tmp_path, clock, monkeypatch, seconds, told):
+    def slow(stepper, stage, batch):
+        clock.now += seconds
+
+    monkeypatch.setattr(Stepper, "compile", slow)
+    monkeypatch.setattr(Learner, "compile", lambda learner: None)
+    run = settings(store, tmp_path / "run", bound=Bound(seconds=10.0), compiled=True)
+    told_of = [note for note in pretrain(run, quiet).notes if "of a budget of 10 seconds; give it longer" in note]
+    assert len(told_of) == told
 
 
 def test_time_that_led_up_to_the_first_step_is_no_progress_after_a_rollback_either(store, tmp_path, clock, monkeypatch):

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from litebert.durations import format_duration
 from litebert.nn.network import Network
 from litebert.runs import Status
 from litebert.train import precision
@@ -29,6 +30,7 @@ from litebert.train.stretch import Stretch, mean_row, read_losses
 from litebert.train.watch import Watch
 
 ROLLBACK_FACTOR = 0.5  # of the rate, after each rollback
+COMPILING_SHARE = 0.4  # of a budget; beyond it there is more to learn in the whole of it without
 
 # Figures on held-out text of the network in training, by the objective in force.
 Evaluate = Callable[[SumsOf, Objective], Mapping[str, float]]
@@ -146,6 +148,12 @@ class Loop:
             if self.ranks.first:
                 self.say(f"compiling, part {number} of {len(coming)}: up to a minute the first time")
             self.stepper.compile(stage, next(self._stream(stage)))
+        took, budget = self.clock.seconds() - self.place.seconds, self.settings.bound.seconds
+        if budget is not None and took > COMPILING_SHARE * (budget - self.place.seconds):
+            self.note(
+                f"starting and compiling took {format_duration(took)} of a budget of {format_duration(budget)}; give "
+                "it longer, or --no-compile, which trains more slowly and at once"
+            )
 
     def _agree(self, stop: bool) -> tuple[float, bool, bool]:
         """Progress, the wish to stop and whether there is time to score, the same on every rank: the first's clock."""
