@@ -102,9 +102,11 @@ def test_killed_at_ten_random_moments(tmp_path: Path, tokenizer_folder: Path) ->
 
 
 def start_and_wait(tmp_path: Path, tokenizer: Path) -> tuple[subprocess.Popen[str], list[psutil.Process], Path]:
-    """A build that has written its first shard, and its workers."""
+    """A build that has written its first shard and has several seconds of work left, and its workers."""
     corpus, store = tmp_path / "corpus.txt", tmp_path / "store"
-    write_corpus(corpus, 6_000_000)
+    write_corpus(corpus, 2_000_000)
+    documents = corpus.read_text().split("\n\n")
+    corpus.write_text("\n\n".join(f"Copy {copy}. {document}" for copy in range(15) for document in documents))
     process = start(corpus, tokenizer, store, "--workers", "2", "--shard-tokens", "20000")
     while process.poll() is None and not (store / "train-00000").exists():
         time.sleep(0.02)
@@ -118,7 +120,7 @@ def test_interrupt_says_how_to_go_on(tmp_path: Path, tokenizer_folder: Path) -> 
     process, workers, store = start_and_wait(tmp_path, tokenizer_folder)
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 130, errors
     assert errors.strip() == f"litebert: stopped; run the same command again to go on with {store}"
     assert not list(store.glob("*.part"))
     _, alive = psutil.wait_procs(workers, timeout=10)
@@ -138,7 +140,7 @@ def test_killed_worker_is_told(tmp_path: Path, tokenizer_folder: Path) -> None:
     process, workers, store = start_and_wait(tmp_path, tokenizer_folder)
     workers[0].kill()
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 2
+    assert process.returncode == 2, errors
     assert errors.startswith("litebert: a worker process ended by itself")
     assert errors.count("\n") == 1
     Store.open(store, partial=True).verify()
