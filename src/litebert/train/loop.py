@@ -149,7 +149,7 @@ class Loop:
                 self.say(f"compiling, part {number} of {len(coming)}: up to a minute the first time")
             self.stepper.compile(stage, next(self._stream(stage)))
         took, budget = self.clock.seconds() - self.place.seconds, self.settings.bound.seconds
-        if budget is not None and took > COMPILING_SHARE * (budget - self.place.seconds):
+        if self.ranks.first and budget is not None and took > COMPILING_SHARE * (budget - self.place.seconds):
             self.note(
                 f"starting and compiling took {format_duration(took)} of a budget of {format_duration(budget)}; give "
                 "it longer, or --no-compile, which trains more slowly and at once"
