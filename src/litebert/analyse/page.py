@@ -78,7 +78,7 @@ def layer_rows(model: ModelFigures) -> list[tuple[str, ...]]:
     """A table: the heading, then a row a layer."""
     against = model.against
     heading = ("layer", "distance", "angle", "[CLS] cosine", "entropy", "of widest")
-    rows: list[tuple[str, ...]] = [heading + (("state cosine", "weights changed") if against else ())]
+    rows: list[tuple[str, ...]] = [heading + (("state cosine", "changed") if against else ())]
     for index, one in enumerate(model.layers):
         cells: tuple[str, ...] = (
             str(one.layer),
