@@ -11,12 +11,14 @@ writes ko.txt and zh.txt (Wikipedia) and ja.txt (books of Aozora Bunko, without 
 import argparse
 import random
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 from english_corpus import git, wikipedia, write
 
+KOREAN = "2e427337521cd4747d20efef073b8a885c97fd04"  # commits, as repositories change
+CHINESE = "e65b1a19ab14ce4a69eea8f7d9d819d67aab881b"
+JAPANESE = "0984f7dc18a2270bdfd2ff99bf14fd1b3ebb4f65"
 RULE = re.compile("^-{20,}$", re.M)  # encloses the notes on how a book was typed
 READINGS = re.compile("《[^》]*》|［＃[^］]*］|｜")
 IMPRINT = "底本："  # begins what comes after the text: the printed book, who typed it
@@ -24,11 +26,11 @@ IMPRINT = "底本："  # begins what comes after the text: the printed book, who
 
 def aozora(repository: Path) -> Iterator[list[list[str]]]:
     """One book after the other, as paragraphs."""
-    names = [name for name in git(repository, "ls-tree", "-r", "--name-only", "HEAD").splitlines() if ".txt" in name]
+    names = [name for name in git(repository, "ls-tree", "-r", "--name-only", JAPANESE).splitlines() if ".txt" in name]
     random.Random(2).shuffle(names)
     for name in names:
-        book = subprocess.run(["git", "-C", str(repository), "show", f"HEAD:{name}"], capture_output=True, check=True)
-        text = RULE.split(book.stdout.decode("cp932", "replace").replace("\r", ""))[-1].split(IMPRINT)[0]
+        book = git(repository, "show", f"{JAPANESE}:{name}", encoding="cp932").replace("\r", "")
+        text = RULE.split(book)[-1].split(IMPRINT)[0]
         lines = [READINGS.sub("", line).strip() for line in text.split("\n")]
         yield [[line for line in lines if len(line) > 10 and "\ufffd" not in line]]
 
@@ -42,8 +44,8 @@ def main() -> None:
     words.add_argument("-o", "--out", type=Path, default=Path("text"))
     asked = words.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
-    write(wikipedia(asked.korean, "HEAD", shortest_line=30), asked.out / "ko.txt", 25e6)
-    write(wikipedia(asked.chinese, "HEAD", shortest_line=20, ends="。！？」』）"), asked.out / "zh.txt", 20e6)
+    write(wikipedia(asked.korean, KOREAN, shortest_line=30), asked.out / "ko.txt", 25e6)
+    write(wikipedia(asked.chinese, CHINESE, shortest_line=20, ends="。！？」』）"), asked.out / "zh.txt", 20e6)
     write(aozora(asked.japanese), asked.out / "ja.txt", 20e6)
 
 

@@ -21,10 +21,12 @@ SHORTEST_DOCUMENT = 500
 MARKS = re.compile(r"[*_`]|!?\[([^\]]*)\]\([^)]*\)")
 
 
-def git(repository: Path, *words: str) -> str:
+def git(repository: Path, *words: str, encoding: str = "utf-8") -> str:
     """What git says of a repository, with or without its files checked out."""
-    done = subprocess.run(["git", "-C", str(repository), *words], capture_output=True, check=True)
-    return done.stdout.decode("utf-8", "replace")
+    done = subprocess.run(["git", "-C", str(repository), *words], capture_output=True)
+    if done.returncode:
+        raise SystemExit(f"{repository} is not a whole clone of the repository: {done.stderr.decode().strip()}")
+    return done.stdout.decode(encoding, "replace")
 
 
 def wikipedia(

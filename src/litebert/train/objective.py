@@ -77,8 +77,8 @@ class Learner(nn.Module):
         return {name: (part.loss, part.right) for name, part in self.objective.parts(self.network, tensors).items()}
 
 
-def allow_graphs(stages: int) -> None:
-    """Room for a compiled graph of every stage; beyond its limit torch would go on uncompiled, and slowly."""
+def prepare_compiler(stages: int) -> None:
+    """Room for a graph of every stage (beyond its limit torch goes on uncompiled, and slowly), and no idle warnings."""
     warnings.filterwarnings("ignore", r"\s*Online softmax is disabled", UserWarning)  # of no use to who trains
     config = torch._dynamo.config
     config.recompile_limit = max(config.recompile_limit, 2 * stages + 6)

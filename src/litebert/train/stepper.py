@@ -13,7 +13,7 @@ from torch import Tensor
 from litebert.nn.network import Network
 from litebert.resident import return_large_blocks
 from litebert.train import parallel, precision
-from litebert.train.objective import Learner, Objective, Stage, Sums, allow_graphs
+from litebert.train.objective import Learner, Objective, Stage, Sums, prepare_compiler
 from litebert.train.optimisers import build_optimiser
 from litebert.train.parallel import Ranks
 from litebert.train.recorded import Recorded
@@ -42,7 +42,7 @@ class Stepper:
         # One module is spread over the ranks; the stages' objectives take turns in it.
         self.learner: Learner = Learner(network, self.stages[0].objective)
         if settings.compiled:
-            allow_graphs(len(self.stages))
+            prepare_compiler(len(self.stages))
             self.learner.compile()
         self.spread = parallel.spread(self.learner, network, ranks, settings.sharded)
         self.optimiser = build_optimiser(network, settings.optimiser)

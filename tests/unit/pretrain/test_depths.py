@@ -16,7 +16,7 @@ from litebert.pretrain.held_out import scored_depths
 from litebert.pretrain.objective import AtDepths, Pretraining
 from litebert.pretrain.recipe import read_recipe
 from litebert.pretrain.utilisation import batch_flops
-from litebert.train.objective import Learner, allow_graphs
+from litebert.train.objective import Learner, prepare_compiler
 
 TINY = ("vocab_size=60", "num_layers=4", "width=16", "embedding_width=8", "num_heads=2", "feed_forward_width=32")
 
@@ -133,7 +133,7 @@ def compiled_graphs(objectives, network, batch) -> int:
     from torch._dynamo.testing import CompileCounter
 
     torch._dynamo.reset()
-    allow_graphs(len(objectives))
+    prepare_compiler(len(objectives))
     learner, counter = Learner(network, objectives[0]), CompileCounter()
     learner.compile(backend=counter)
     for _ in range(2):
@@ -149,14 +149,14 @@ def test_a_depth_is_compiled_once(network, batch):
 
 def test_there_is_room_for_a_graph_of_every_stage():
     with torch._dynamo.config.patch(recompile_limit=8):
-        allow_graphs(9)
+        prepare_compiler(9)
         assert torch._dynamo.config.recompile_limit >= 18
 
 
 def test_what_torch_says_of_its_reductions_is_not_shown():
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("default")
-        allow_graphs(1)
+        prepare_compiler(1)
         warnings.warn("\nOnline softmax is disabled on the fly", UserWarning, stacklevel=1)
         warnings.warn("this one is shown", UserWarning, stacklevel=1)
     assert [str(warning.message) for warning in shown] == ["this one is shown"]
