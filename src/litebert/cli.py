@@ -227,6 +227,9 @@ def convert(
 
 def main() -> None:
     """Run a verb; a mistake of the user's becomes one sentence on standard error and exit code 2."""
+    from litebert.terminal import log_to_terminal
+
+    log_to_terminal()
     try:
         app()
     except InputError as error:

@@ -1,13 +1,56 @@
-"""What a verb shows a person at a terminal: how far it is, that it waits for texts, tables as wide as the window."""
+"""What a command shows a person at a terminal: log messages, progress, a prompt for typed text, the width to use.
 
+The library reports through ``logging`` under ``litebert``; the command line installs the handler below, which prints
+messages without decoration. A live progress line uses the same console, so that messages appear above it.
+"""
+
+import logging
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 EVERY = 0.2  # seconds
 WIDEST = 120  # columns that a table or a paragraph takes, however wide the window is
+
+
+@cache
+def console() -> "Console":
+    """The one console on standard error, shared by log messages and live lines."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)
+
+
+class TerminalHandler(logging.Handler):
+    """Prints log messages on standard error: information as it is, anything worse with its level in front."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one message, above a live line where there is one."""
+        text = self.format(record)
+        if record.levelno > logging.INFO:
+            text = f"{record.levelname.lower()}: {text}"
+        if sys.stderr.isatty():
+            from rich.text import Text
+
+            console().print(Text(text))
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+
+def log_to_terminal(level: int = logging.INFO) -> None:
+    """Print the messages of ``litebert.*``; called once by the command line, never by the library."""
+    log = logging.getLogger("litebert")
+    log.setLevel(level)
+    if not any(isinstance(handler, TerminalHandler) for handler in log.handlers):
+        log.addHandler(TerminalHandler())
+        log.propagate = False
 
 
 @contextmanager
