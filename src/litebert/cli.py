@@ -9,21 +9,21 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from litebert import api
 from litebert.analyse.verb import layers
 from litebert.bench.verb import app as bench_app
 from litebert.card.verb import card
+from litebert.commands.from_signature import add_command, as_option
+from litebert.commands.training import show_distill, show_finetune, show_pretrain, show_store, show_tokenizer
 from litebert.corpus.verb import app as corpus_app
 from litebert.errors import InputError
 from litebert.exits.verb import exits
 from litebert.infer.verb import fill, order
 from litebert.lineage import runs_verb
 from litebert.plan.verb import plan
-from litebert.pretrain.verb import pretrain
-from litebert.shrink.distill_verb import distill
 from litebert.shrink.verb import shrink
 from litebert.study.verb import study
 from litebert.tasks.evaluate_verb import evaluate
-from litebert.tasks.finetune_verb import finetune
 from litebert.tasks.predict_verb import predict
 from litebert.text.verb import app as tokenizer_app
 
@@ -73,17 +73,26 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(rich_help_panel=TEXT)(plan)
+OUTPUT = {"--output": "--out"}
+add_command(corpus_app, api.build_corpus, show_store, name="build", renamed=OUTPUT)
+add_command(
+    tokenizer_app,
+    api.train_tokenizer,
+    show_tokenizer,
+    name="train",
+    renamed={"--output": "--out", "--hold-out": "--held-out"},
+)
 app.add_typer(tokenizer_app, name="tokenizer", rich_help_panel=TEXT)
 app.add_typer(corpus_app, name="corpus", rich_help_panel=TEXT)
-app.command(cls=WithFields, rich_help_panel=TEXT)(pretrain)
+add_command(app, api.pretrain, show_pretrain, panel=TEXT)
 app.command("runs", rich_help_panel=TEXT)(runs_verb)
-app.command(cls=WithFields, rich_help_panel=TASKS)(finetune)
+add_command(app, api.finetune, show_finetune, panel=TASKS, renamed={"--settings": "--recipe"})
 app.command(rich_help_panel=TASKS)(evaluate)
 app.command(rich_help_panel=TASKS)(predict)
 app.command(rich_help_panel=TASKS)(fill)
 app.command(rich_help_panel=TASKS)(order)
 app.command(cls=WithFields, rich_help_panel=SMALLER)(shrink)
-app.command(cls=WithFields, rich_help_panel=SMALLER)(distill)
+add_command(app, api.distill, show_distill, panel=SMALLER, renamed=OUTPUT)
 app.command(rich_help_panel=SMALLER)(exits)
 app.command(rich_help_panel=SMALLER)(layers)
 app.add_typer(bench_app, name="bench", rich_help_panel=FIGURES)
@@ -233,7 +242,7 @@ def main() -> None:
     try:
         app()
     except InputError as error:
-        fail(str(error))
+        fail(as_option(error))
     except BrokenPipeError:
         sys.exit(141)
     except OSError as error:

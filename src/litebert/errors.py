@@ -1,11 +1,18 @@
-"""The one exception meant for people: a mistake in what they gave us, told in a sentence that says what to do."""
+"""The one exception meant for users: a mistake in what they passed, in one sentence that says what to do."""
 
 import difflib
 from collections.abc import Iterable
 
 
 class InputError(ValueError):
-    """Something the user gave cannot be used; the command line prints it without a traceback and exits with 2."""
+    """Something the user gave cannot be used; the command line prints it without a traceback and exits with 2.
+
+    ``parameter`` is the parameter that the sentence begins with, which the command line shows as its option.
+    """
+
+    def __init__(self, sentence: str, *, parameter: str = "") -> None:
+        super().__init__(sentence)
+        self.parameter = parameter
 
 
 def nearest(word: str, options: Iterable[str]) -> str:

@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import secrets
+import shutil
 import socket
 import tempfile
 import time
@@ -315,3 +316,23 @@ def _lock_note(path: Path) -> dict[str, Any]:
         return {key: note[key] for key in ("pid", "host", "since")}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
+
+
+@contextlib.contextmanager
+def new_folder(path: Path, verb: str, *, overwrite: bool = False) -> Iterator[Path]:
+    """A folder to fill that gets its name only when complete; only what the same command wrote is ever replaced."""
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        if not overwrite:
+            raise InputError(f"'{path}' exists; choose another folder, or use overwrite to replace it")
+        note = read_run(path) if path.is_dir() else None
+        if note is None or note.verb != verb:
+            raise InputError(f"'{path}' was not written by this command, so it is not replaced; remove it first")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    try:
+        yield temporary / "new"
+        if path.exists():
+            path.replace(temporary / "old")
+        (temporary / "new").replace(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

@@ -1,6 +1,5 @@
 """The verbs of ``litebert corpus``. Light at import: what a verb needs, it imports when it runs."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -9,75 +8,6 @@ import typer
 from litebert.errors import InputError
 
 app = typer.Typer(no_args_is_help=True, help="Turn raw text into a token store and look into one.")
-
-
-@app.command("build")
-def build_verb(
-    corpus: Annotated[
-        list[str],
-        typer.Argument(
-            help="Files, folders or globs: .txt (a blank line between documents), .jsonl, .parquet, plain or "
-            ".gz/.xz/.bz2/.zst; - is standard input."
-        ),
-    ],
-    tokenizer: Annotated[Path, typer.Option("--tokenizer", "-t", help="Folder with the tokenizer.")],
-    output: Annotated[Path, typer.Option("--out", "--output", "-o", help="Folder of the store.")],
-    language: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--language",
-            "-l",
-            help="Language of the sentences, as a two-letter code (default en); PATTERN=CODE for some of the files, "
-            "such as '*ja-*=ja'. Can be given several times.",
-        ),
-    ] = None,
-    normalise: Annotated[
-        str,
-        typer.Option(
-            help="Rules applied before the tokenizer's own: none (the tokenizer knows best), nfkc, or albert (English)."
-        ),
-    ] = "none",
-    held_out: Annotated[str, typer.Option(help="Share of documents held out, such as 1% or 0.01.")] = "1%",
-    field: Annotated[str, typer.Option(help="The field of .jsonl or column of .parquet that has the text.")] = "text",
-    errors: Annotated[
-        str, typer.Option(help="What to do with bytes that are not UTF-8: strict or replace.")
-    ] = "strict",
-    keep_duplicates: Annotated[
-        bool, typer.Option("--keep-duplicates", help="Keep documents that occur again.")
-    ] = False,
-    seed: Annotated[int, typer.Option(help="Decides which documents are held out.")] = 0,
-    shard_tokens: Annotated[int, typer.Option(help="Tokens in a shard, at most.")] = 1 << 23,
-    workers: Annotated[int, typer.Option(help="Processes that tokenise; 0 for one a core.")] = 0,
-) -> None:
-    """Make a token store from raw text: normalised, cut into sentences, tokenised, without duplicates.
-
-    Stopped at any moment, it goes on when the same command is run again, and ends with the same bytes.
-    """
-    from litebert.config import parse_share
-    from litebert.corpus.build import BuildSettings, build_store
-    from litebert.corpus.build_report import Display, summary
-
-    if errors not in ("strict", "replace"):
-        raise InputError(f"--errors is '{errors}' but must be strict or replace")
-    if workers < 0:
-        raise InputError(f"--workers is {workers} but must be 0 (one a core) or more")
-    settings = BuildSettings(
-        languages=tuple(language or ()),
-        normalisation=normalise,  # type: ignore[arg-type]  # checked there
-        field=field,
-        errors="replace" if errors == "replace" else "strict",
-        deduplicate=not keep_duplicates,
-        held_out=parse_share(held_out, "--held-out"),
-        seed=seed,
-        shard_tokens=shard_tokens,
-    )
-    try:
-        with Display(corpus) as display:
-            store = build_store(corpus, tokenizer, output, settings, workers=workers or None, report=display.update)
-    except KeyboardInterrupt:
-        print(f"litebert: stopped; run the same command again to go on with {output}", file=sys.stderr)
-        raise SystemExit(130) from None
-    print(summary(store))
 
 
 @app.command("look")

@@ -1,24 +1,15 @@
 """``litebert tokenizer``: train one, try one, and see how well several fit a text."""
 
 import json
-import shutil
-import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from litebert.errors import InputError
-from litebert.runs import RUN_FILE, write_run
 
 if TYPE_CHECKING:
     from litebert.text.tokenizer import Tokenizer
-
-TRAIN_VERB = "tokenizer train"  # as it stands in run.json
 
 app = typer.Typer(help="Train a tokenizer, try one, compare some.", no_args_is_help=True)
 
@@ -33,64 +24,6 @@ Errors = Annotated[str, typer.Option(help="Text that is not UTF-8: strict stops 
 HoldOut = Annotated[
     float, typer.Option(min=0.0, max=0.9, help="The share of documents kept out of training, for measuring.")
 ]
-
-
-@app.command()
-def train(
-    corpus: Corpus,
-    output: Annotated[Path, typer.Option("--out", "--output", "-o", help="The folder to write.")],
-    vocab_size: Annotated[int, typer.Option(help="Pieces in the vocabulary, five special tokens included.")] = 30_000,
-    kind: Annotated[str, typer.Option(help="unigram or wordpiece.")] = "unigram",
-    rules: Annotated[
-        str, typer.Option(help="Normalisation: nfkc (any language), albert (the paper's, English), none.")
-    ] = "nfkc",
-    lowercase: Annotated[bool, typer.Option(help="Make everything lower case.")] = False,
-    fallback: Annotated[
-        str, typer.Option(help="Rare characters: none (<unk>), character (a piece for each) or byte.")
-    ] = "none",
-    sample_megabytes: Annotated[float, typer.Option(help="Train on a sample of at most so much text.")] = 50.0,
-    hold_out: HoldOut = 0.0,
-    field: Field = "text",
-    errors: Errors = "strict",
-    seed: Annotated[int, typer.Option(help="Decides the sample where the corpus is larger.")] = 0,
-    overwrite: Annotated[bool, typer.Option(help="Replace the folder if it exists.")] = False,
-) -> None:
-    """Train a vocabulary on raw text; ids 0 to 4 are <pad> <unk> [CLS] [SEP] [MASK]."""
-    import dataclasses
-
-    from litebert.text.fertility import measure_fertility
-    from litebert.text.raw import documents
-    from litebert.text.sample import is_held_out
-    from litebert.text.train import TrainSettings, train_tokenizer
-
-    settings = TrainSettings(
-        vocab_size=vocab_size,
-        kind=kind,  # type: ignore[arg-type]
-        rules=rules,  # type: ignore[arg-type]
-        lowercase=lowercase,
-        fallback=fallback,  # type: ignore[arg-type]
-        sample_bytes=int(sample_megabytes * 1e6),
-        seed=seed,
-    )
-
-    def texts(held_out: bool) -> Iterator[str]:
-        for document in documents(corpus, field=field, errors=errors):  # type: ignore[arg-type]
-            if is_held_out(document.text, hold_out) == held_out:
-                yield document.text
-
-    with _new_folder(output, overwrite) as folder:
-        with _progress() as report:
-            tokenizer = train_tokenizer(texts(held_out=False), settings, report)
-        tokenizer.save(folder)
-        note = {"corpus": corpus, "hold_out": hold_out, **dataclasses.asdict(settings)}
-        write_run(folder, TRAIN_VERB, note | {"fingerprint": tokenizer.fingerprint})
-    typer.echo(f"{output}: {tokenizer.vocab_size:,} pieces, {kind}, fingerprint {tokenizer.fingerprint[:12]}")
-    if hold_out and "-" not in corpus:
-        [result] = measure_fertility([tokenizer], texts(held_out=True))
-        typer.echo(
-            f"on {result.documents:,} held-out documents: {result.per_word:.4f} tokens per word, "
-            f"{result.per_character:.4f} per character, {result.unknown_share:.3%} unknown"
-        )
 
 
 @app.command("try")
@@ -181,50 +114,3 @@ def _read(folder: Path) -> "Tokenizer":
         except (ValueError, AttributeError):
             raise InputError(f"{config} is not a model configuration that can be read") from None
     return read_tokenizer(folder, family)
-
-
-@contextmanager
-def _new_folder(path: Path, overwrite: bool) -> Iterator[Path]:
-    """A folder to fill, which gets its name only when all is in it; only our own work is ever replaced."""
-    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
-        if not overwrite:
-            raise InputError(f"'{path}' exists; choose another folder, or pass --overwrite to replace it")
-        if not _is_trained_tokenizer(path):
-            raise InputError(f"'{path}' was not written by this command, so it is not replaced; remove it first")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
-    try:
-        yield temporary / "new"
-        if path.exists():
-            path.replace(temporary / "old")
-        (temporary / "new").replace(path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _is_trained_tokenizer(folder: Path) -> bool:
-    try:
-        return bool(json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))["verb"] == TRAIN_VERB)
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """A line that says what is going on: live in a terminal, otherwise one for each new stage and every ten seconds."""
-    if sys.stderr.isatty():
-        from rich.console import Console
-
-        with Console(stderr=True).status("starting") as status:
-            yield status.update
-        return
-    last, said = "", 0.0
-
-    def report(message: str) -> None:
-        nonlocal last, said
-        stage = message.split(":")[0]
-        if stage != last or time.monotonic() - said > 10:
-            print(message, file=sys.stderr, flush=True)
-            last, said = stage, time.monotonic()
-
-    yield report

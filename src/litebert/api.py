@@ -1,0 +1,646 @@
+"""The public functions: everything that litebert does, from text to a small fine-tuned model.
+
+Each takes paths, names or in-memory data with keyword settings, and returns an object. The command line is made from
+these signatures. Light to import: what a function needs, it imports when it runs.
+"""
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+from litebert.durations import parse_duration
+from litebert.errors import InputError
+from litebert.parameters import Fields, Param, PathLike, Table, checked, field_words
+
+if TYPE_CHECKING:
+    from litebert.analyse.measure import ModelFigures
+    from litebert.checkpoints.folder import Loaded
+    from litebert.corpus.store import Store
+    from litebert.distill.teacher import Teacher
+    from litebert.infer.model import Model
+    from litebert.shrink.for_task import TaskReport
+    from litebert.shrink.report import Report as DropReport
+    from litebert.tasks.examples import TaskData
+    from litebert.text.tokenizer import Tokenizer
+
+log = logging.getLogger(__name__)
+
+PAPER_WIDTH = 768  # of the narrowest model that the ALBERT paper fine-tunes
+OF_STUDENT = "student."  # in the settings of distill: fields of the student's preset, not of the recipe
+
+# Parameters that several functions share.
+Out = Annotated[PathLike, Param("The run folder to create; its model is in model/.", short="o")]
+Device = Annotated[str, Param("auto (a GPU if there is one), cpu or cuda.")]
+Seed = Annotated[int, Param("Seed for new weights, the order of examples and dropout.", low=0)]
+Budget = Annotated[str | None, Param("Wall-clock time to train for, such as 20m or 2h.", metavar="TIME")]
+Resume = Annotated[bool, Param("Resume the run in the folder.")]
+SaveEvery = Annotated[str, Param("How often to save the training state: a time such as 5m, or a number of steps.")]
+Precision = Annotated[
+    Literal["bf16", "fp16", "fp32"] | None, Param("Arithmetic: bf16, fp16 or fp32 (default: by device).")
+]
+Task = Annotated[
+    str | None,
+    Param(
+        "A benchmark task: cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, squad1, squad2, race, race-middle or "
+        "race-high. Leave it out for your own data."
+    ),
+]
+Data = Annotated[Table | None, Param("Your own table (csv, tsv, json, jsonl, parquet, xlsx), or the task's folder.")]
+Text = Annotated[
+    str | Sequence[str] | None,
+    Param("Columns with the text: one, a pair (subject,body), or several joined (subject+body)."),
+]
+Label = Annotated[str | Sequence[str] | None, Param("Column with the label; several are separated by commas.")]
+Kind = Annotated[
+    Literal["classify", "multilabel", "regress", "choice", "span"] | None,
+    Param("Kind of task, where the guess from the data is wrong."),
+]
+Dev = Annotated[Table | None, Param("Data to choose the best model with (default: some training rows).")]
+Settings = Annotated[Fields | None, Param("Fields of the recipe, such as weight_decay=0.1.", metavar="FIELD=VALUE...")]
+
+TextField = Annotated[str, Param("Field or column with the text.")]
+Errors = Annotated[Literal["strict", "replace"], Param("Bytes that are not UTF-8: strict (an error) or replace.")]
+Corpus = Annotated[
+    Sequence[str] | str,
+    Param(
+        "Files, folders or globs: .txt (a blank line between documents), .jsonl, .csv, .parquet, also compressed; - is "
+        "standard input.",
+        positional=True,
+        metavar="CORPUS...",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished or stopped run: how it ended, its scores and where its model is."""
+
+    folder: Path
+    status: str  # finished, stopped or diverged
+    steps: int
+    scores: dict[str, float]
+    notes: tuple[str, ...] = ()
+    details: Any = field(default=None, repr=False)  # the full result, as the room that made it has it
+
+    @cached_property
+    def model(self) -> "Model":
+        """The trained model, loaded when first asked for."""
+        from litebert.infer.model import load
+
+        return load(self.folder / "model")
+
+
+@checked
+def finetune(
+    model: Annotated[PathLike, Param("A pretrained model: a shipped name, a folder or a Hub name.", positional=True)],
+    data: Data = None,
+    *,
+    out: Out = "run",
+    task: Task = None,
+    text: Text = None,
+    label: Label = None,
+    kind: Kind = None,
+    dev: Dev = None,
+    epochs: Annotated[float | None, Param("Passes over the training data (default: by its size).", low=0)] = None,
+    learning_rate: Annotated[
+        float | None, Param("Peak learning rate (default: by the model's width).", low=0, high=1)
+    ] = None,
+    batch_size: Annotated[int | None, Param("Examples in a step (default: 32).", low=1, high=1_000_000)] = None,
+    max_length: Annotated[int | None, Param("Longest input in tokens (default: by the data).", low=4)] = None,
+    recipe: Annotated[
+        Literal["paper", "budget"] | None, Param("paper or budget (default: paper for large models on a GPU).")
+    ] = None,
+    settings: Settings = None,
+    budget: Budget = None,
+    seed: Seed = 0,
+    seeds: Annotated[int, Param("Train this many times, report the median and keep the best.", low=1, high=1000)] = 1,
+    resume: Resume = False,
+    from_hub: Annotated[bool, Param("Read the task through the datasets library.")] = False,
+    device: Device = "auto",
+    precision: Precision = None,
+    compile: Annotated[bool, Param("Use torch.compile; pays off in long runs.")] = False,
+    save_every: SaveEvery = "5m",
+) -> Run:
+    """Fine-tune a model on your own data or on a benchmark task."""
+    from litebert.tasks.finetuning import FinetuneSettings, check_folder
+    from litebert.tasks.finetuning import finetune as run_one
+    from litebert.tasks.look import look_at
+    from litebert.tasks.recipes import read_finetune_recipe
+
+    read = _read_task(task, data, text, label, kind, dev, from_hub)
+    for warning in look_at(read):
+        log.warning(warning)
+    folder, where = Path(out), _device(device)
+    check_folder(folder, resume)
+    named = {"epochs": epochs, "rate": learning_rate, "batch": batch_size, "length": max_length}
+    words = [*field_words(settings), *(f"{name}={value}" for name, value in named.items() if value is not None)]
+    save_seconds, save_steps = _save_period(save_every)
+    asked = FinetuneSettings(
+        model=str(model),
+        out=folder,
+        recipe=read_finetune_recipe(recipe or _usual_recipe(model, read.name, where), read.name, read.kind, words),
+        seed=seed,
+        resume=resume,
+        device=where,
+        precision=precision,
+        budget=None if budget is None else parse_duration(budget),
+        compiled=compile,
+        save_seconds=save_seconds,
+        save_steps=save_steps,
+    )
+    if seeds > 1:
+        from litebert.tasks.seeds import finetune_seeds
+
+        summary, results = finetune_seeds(asked, read, seeds, log.info)
+        best = results[summary.best - seed]
+        return Run(folder, "finished", best.steps, {**best.figures}, best.notes, summary)
+    found = run_one(asked, read, log.info)
+    return Run(folder, found.status, found.steps, found.figures, found.notes, found)
+
+
+def _columns(value: str | Sequence[str] | None) -> str | None:
+    return value if value is None or isinstance(value, str) else ",".join(value)
+
+
+def _path(value: Table | None) -> Path | None:
+    return None if value is None else Path(cast(PathLike, value))
+
+
+def _read_task(
+    task: str | None,
+    data: Table | None,
+    text: str | Sequence[str] | None,
+    label: str | Sequence[str] | None,
+    kind: str | None,
+    dev: Table | None,
+    from_hub: bool = False,
+) -> "TaskData":
+    """The data of a task, with what was guessed about it logged."""
+    from litebert.tasks.find import known_kind, read_task
+
+    columns, target = _columns(text), _columns(label)
+    if from_hub:
+        from litebert.tasks.hub import read_hub
+
+        read = read_hub(task, str(data) if data else None, text=columns, label=target, kind=known_kind(kind))
+    else:
+        read = read_task(task, _path(data), text=columns, label=target, kind=kind, dev=_path(dev))
+    for note in read.notes:
+        log.info(note)
+    return read
+
+
+def _usual_recipe(model: PathLike, task: str, device: str) -> Any:
+    """The paper's recipe on a GPU, for the paper's tasks and for models as wide as its own."""
+    from litebert.checkpoints.folder import model_config
+    from litebert.config import preset_names
+    from litebert.tasks.recipes import SHARED
+
+    if device != "cuda" or SHARED.get(task, task) not in preset_names("finetune/paper"):
+        return "budget"
+    return "paper" if model_config(model).encoder.width >= PAPER_WIDTH else "budget"
+
+
+def _save_period(save_every: str) -> tuple[float, int | None]:
+    """Seconds, or steps, between two saves of the training state."""
+    return (0.0, int(save_every)) if save_every.isdigit() else (parse_duration(save_every), None)
+
+
+@checked
+def pretrain(
+    preset: Annotated[str, Param("A model preset, such as albert-small.", positional=True)],
+    corpus: Annotated[PathLike, Param("A token store made by build_corpus (`litebert corpus build`).")] = "store",
+    *,
+    out: Out = "run",
+    recipe: Annotated[str, Param("A pretraining recipe: budget or paper.")] = "budget",
+    settings: Annotated[
+        Fields | None, Param("Fields of the recipe or of the model: mask_rate=0.2.", metavar="FIELD=VALUE...")
+    ] = None,
+    budget: Budget = None,
+    steps: Annotated[int | None, Param("Number of steps to train for.", low=1)] = None,
+    tokens: Annotated[float | None, Param("Number of tokens to train on, such as 1e8.", low=1)] = None,
+    flops: Annotated[float | None, Param("Arithmetic to train for, such as 1e16.", low=1)] = None,
+    start: Annotated[PathLike | None, Param("A model to start from, perhaps a shallower one.", option="from")] = None,
+    seed: Annotated[int, Param("Seed for weights, batches and masks.", low=0)] = 0,
+    resume: Resume = False,
+    dry_run: Annotated[bool, Param("Run two steps of everything in a temporary folder.")] = False,
+    device: Device = "auto",
+    precision: Precision = None,
+    compile: Annotated[bool | None, Param("Use torch.compile (default: on a GPU).")] = None,
+    checkpointing: Annotated[bool, Param("Recompute activations: less memory, a third more time.")] = False,
+    sharded: Annotated[bool, Param("FSDP2 instead of DDP, under torchrun.")] = False,
+    micro_tokens: Annotated[int, Param("Tokens of one forward pass; 0: by device.", low=0)] = 0,
+    save_every: SaveEvery = "5m",
+    tensorboard: Annotated[bool, Param("Also write TensorBoard files.")] = False,
+    log_to: Annotated[Sequence[str] | None, Param("Also log to wandb or mlflow; may be repeated.")] = None,
+) -> Run:
+    """Pretrain an encoder on a token store, to a budget of time, steps, tokens or arithmetic."""
+    begun = time.monotonic()
+    import tempfile
+    from contextlib import nullcontext
+    from dataclasses import replace
+
+    from litebert.pretrain.arguments import bound_from, settings_from
+    from litebert.pretrain.run import pretrain as run
+    from litebert.train.parallel import end_rank
+    from litebert.train.settings import Bound
+
+    with tempfile.TemporaryDirectory() if dry_run else nullcontext() as temporary:
+        folder = Path(temporary) / "run" if temporary else Path(out)
+        bound = bound_from(budget=budget, steps=steps, tokens=tokens, flops=flops)
+        read = settings_from(
+            preset,
+            field_words(settings),
+            Path(corpus),
+            folder,
+            bound=Bound(steps=2) if dry_run else bound,
+            recipe=recipe,
+            device=_device(device),
+            precision=precision,
+            save_every="1" if dry_run else save_every,
+        )
+        asked = replace(
+            read,
+            source=None if start is None else str(start),
+            seed=seed,
+            resume=resume,
+            compiled=compile,
+            checkpointing=checkpointing,
+            sharded=sharded,
+            micro_tokens=micro_tokens,
+            fit_to=bound,
+            sinks=tuple(dict.fromkeys([*(["tensorboard"] if tensorboard else []), *(log_to or [])])),
+            begun=begun,
+        )
+        found = run(asked, log.info)
+    end_rank()
+    return Run(folder, found.status, found.step, dict(found.held_out), found.notes, found)
+
+
+@checked
+def distill(
+    teacher: Annotated[PathLike, Param("A model fine-tuned for the task.", positional=True)],
+    student: Annotated[
+        PathLike | None,
+        Param("A preset or a model folder; leave it out to keep some of the teacher's layers.", positional=True),
+    ] = None,
+    data: Data = None,
+    *,
+    out: Out = "run",
+    keep: Annotated[str | None, Param("Layers of the teacher that make the student: 1,3,5-7.")] = None,
+    drop: Annotated[int | None, Param("Number of the teacher's layers to leave out.", low=1)] = None,
+    strategy: Annotated[
+        str | None, Param("Which layers to leave out: top, bottom, even, odd or symmetric (default: top).")
+    ] = None,
+    task: Task = None,
+    text: Text = None,
+    label: Label = None,
+    dev: Dev = None,
+    temperature: Annotated[float, Param("Softens the probabilities that are compared.", low=1e-3, high=1e3)] = 2.0,
+    hard: Annotated[float, Param("Weight of the labels; the teacher has the rest.", low=0, high=1)] = 0.5,
+    states: Annotated[
+        Literal["none", "final", "depths"],
+        Param("Also match hidden states: none, final (cosine, DistilBERT) or depths (squared, TinyBERT)."),
+    ] = "none",
+    states_weight: Annotated[float, Param("Weight of the hidden states.", low=0)] = 1.0,
+    settings: Annotated[
+        Fields | None,
+        Param("Fields of the recipe (epochs=4) or of the student (student.num_layers=4).", metavar="FIELD=VALUE..."),
+    ] = None,
+    seed: Seed = 0,
+    resume: Resume = False,
+    device: Device = "auto",
+    save_every: SaveEvery = "5m",
+) -> Run:
+    """Train a small model to answer as a fine-tuned one does."""
+    if (student is None) == (keep is None and drop is None):
+        raise InputError("name a student (a preset or a folder), or choose layers of the teacher with keep or drop")
+    from litebert.distill.reading import read_for
+    from litebert.distill.run import distill as run
+    from litebert.distill.settings import DistillSettings, parse_states
+    from litebert.distill.teacher import load_teacher
+    from litebert.tasks.finetuning import FinetuneSettings
+    from litebert.tasks.recipes import read_finetune_recipe
+
+    how = DistillSettings(temperature=temperature, hard=hard, states=parse_states(states), states_weight=states_weight)
+    master = load_teacher(str(teacher), how)
+    read = read_for(master.note, task, _path(data), _columns(text), _columns(label), _path(dev))
+    for note in read.notes:
+        log.info(note)
+    words = field_words(settings)
+    of_student = [word.removeprefix(OF_STUDENT) for word in words if word.startswith(OF_STUDENT)]
+    pupil = _student(master, None if student is None else str(student), of_student, keep, drop, strategy, seed)
+    for note in pupil.notes:
+        log.info("note: %s", note)
+    rest = [word for word in words if not word.startswith(OF_STUDENT)]
+    save_seconds, save_steps = _save_period(save_every)
+    asked = FinetuneSettings(
+        model=str(student or teacher),
+        out=Path(out),
+        recipe=read_finetune_recipe("budget", read.name, read.kind, rest),
+        seed=seed,
+        resume=resume,
+        device=_device(device),
+        save_seconds=save_seconds,
+        save_steps=save_steps,
+    )
+    found, report = run(asked, read, master, pupil, log.info)
+    return Run(Path(out), found.status, found.steps, found.figures, found.notes, report)
+
+
+def _student(
+    teacher: "Teacher",
+    student: str | None,
+    fields: list[str],
+    keep: str | None,
+    drop: int | None,
+    strategy: str | None,
+    seed: int,
+) -> "Loaded":
+    """A preset, a folder, or layers of the teacher (as DistilBERT begins)."""
+    from litebert.distill.student import load_student
+
+    if student is not None:
+        if strategy is not None:
+            raise InputError("strategy chooses among the teacher's layers: it goes with drop, not with a student")
+        return load_student(student, fields, teacher, seed)
+    from litebert.checkpoints.folder import Loaded
+    from litebert.shrink.choose import Asked, choose
+    from litebert.shrink.drop import drop_layers
+    from litebert.shrink.strategies import NEEDS_TEXT
+
+    if fields:
+        raise InputError(f"student.{fields[0]} changes a preset; this student is made of the teacher's layers")
+    if strategy in NEEDS_TEXT:
+        raise InputError(f"strategy {strategy} needs a text: use shrink first, and name its folder as the student")
+    whole = Loaded(teacher.network, teacher.tokenizer)
+    asked = Asked(keep=keep, drop=drop, strategy=strategy)
+    choice = choose(asked, teacher.network.config.encoder, lambda: whole, lambda _: None)
+    return Loaded(drop_layers(teacher.network, choice.kept), teacher.tokenizer)
+
+
+def _device(device: str) -> str:
+    from litebert.train.device import usable_device
+
+    return usable_device("" if device == "auto" else device)
+
+
+@checked
+def shrink(
+    model: Annotated[PathLike, Param("A model folder, a shipped name or a preset.", positional=True)],
+    *,
+    out: Annotated[PathLike | None, Param("The folder to write; not needed with dry_run.", short="o")] = None,
+    drop: Annotated[int | None, Param("Number of layers to drop.", low=1)] = None,
+    keep: Annotated[str | None, Param("Layers to keep instead, 1 at the bottom: 1,2,5-7.")] = None,
+    strategy: Annotated[
+        str | None,
+        Param(
+            "Which layers go: top, bottom, even, odd, symmetric; by what layers do to texts: contribution, greedy "
+            "(default: top; with tolerance the best of several)."
+        ),
+    ] = None,
+    texts: Annotated[
+        Sequence[str] | None, Param("Files with a text on each line, for contribution and greedy; may be repeated.")
+    ] = None,
+    max_texts: Annotated[int | None, Param("Use only the first N texts.", low=1, metavar="N")] = None,
+    tokenizer: Annotated[PathLike | None, Param("A tokenizer other than the model's own.")] = None,
+    tolerance: Annotated[
+        str | float | None,
+        Param("Drop as many layers as a task allows for this loss of score: 1% is one point. Fine-tunes to find out."),
+    ] = None,
+    data: Data = None,
+    task: Task = None,
+    text: Text = None,
+    label: Label = None,
+    seeds: Annotated[int, Param("With tolerance: seeds that a decision may use.", low=1, high=1000)] = 3,
+    when: Annotated[
+        Literal["before", "after", "steps"],
+        Param("With tolerance: drop layers before fine-tuning, after it, or in steps."),
+    ] = "before",
+    recover: Annotated[bool, Param("With tolerance: what is left also learns from the whole model.")] = False,
+    settings: Settings = None,
+    resume: Resume = False,
+    device: Device = "auto",
+    dry_run: Annotated[bool, Param("Report what would be dropped and write nothing.")] = False,
+    overwrite: Annotated[bool, Param("Replace a model in the folder.")] = False,
+) -> "DropReport | TaskReport":
+    """Drop layers from a model: by number, by strategy (Poor Man's BERT), or as many as a task allows."""
+    where = _device(device)
+    if tolerance is None:
+        words = field_words(settings)
+        if words or task or data is not None or text or label or resume or recover or when != "before":
+            raise InputError("data, task and fine-tuning settings need a tolerance, such as 1%")
+        return _drop_by_number(
+            model, out, drop, keep, strategy, tuple(texts or ()), max_texts, tokenizer, where, dry_run, overwrite
+        )
+    if out is None:
+        raise InputError("out is missing; name the folder for the runs and the model")
+    if drop is not None or keep is not None or dry_run or texts:
+        raise InputError("with a tolerance, leave out drop, keep, texts and dry_run")
+    from litebert.config import parse_share
+    from litebert.distill.settings import DistillSettings
+    from litebert.shrink.for_task import shrink_for_task
+    from litebert.shrink.strategies import parse_strategy
+    from litebert.shrink.tuning import USUAL, Way, parse_when
+    from litebert.tasks.finetuning import FinetuneSettings
+    from litebert.tasks.recipes import read_finetune_recipe
+
+    allowed = parse_share(str(tolerance), "tolerance")
+    read = _read_task(task, data, text, label, None, None)
+    asked = FinetuneSettings(
+        model=str(model),
+        out=Path(out),
+        recipe=read_finetune_recipe("budget", read.name, read.kind, field_words(settings)),
+        resume=resume,
+        device=where,
+    )
+    words = [word for word in (strategy or "").split(",") if word]
+    return shrink_for_task(
+        asked,
+        read,
+        tolerance=allowed,
+        seeds=range(seeds),
+        strategies=tuple(dict.fromkeys(map(parse_strategy, words))) or USUAL,
+        way=Way(when=parse_when(when), recover=DistillSettings() if recover else None),
+        say=log.info,
+    )
+
+
+def _drop_by_number(
+    model: PathLike,
+    out: PathLike | None,
+    drop: int | None,
+    keep: str | None,
+    strategy: str | None,
+    texts: tuple[str, ...],
+    max_texts: int | None,
+    tokenizer: PathLike | None,
+    device: str,
+    dry_run: bool,
+    overwrite: bool,
+) -> "DropReport":
+    if out is None and not dry_run:
+        raise InputError("out is missing; name the folder for the smaller model, or use dry_run to look only")
+    from litebert.shrink.choose import Asked, check_asked
+    from litebert.shrink.run import shrink_model
+    from litebert.terminal import progress
+
+    asked = Asked(
+        keep=keep,
+        drop=drop,
+        strategy=strategy,
+        text=texts,
+        most_texts=max_texts,
+        tokenizer=None if tokenizer is None else Path(tokenizer),
+        device=device,
+    )
+    check_asked(asked)
+    with progress() as say:
+        folder = None if dry_run or out is None else Path(out)
+        return shrink_model(str(model), asked, folder, say, overwrite=overwrite)
+
+
+@checked
+def layers(
+    models: Annotated[
+        Sequence[str], Param("Model folders or presets, side by side.", positional=True, metavar="MODEL...")
+    ],
+    texts: Annotated[Sequence[str] | None, Param("Files with a text on each line; may be repeated.")] = None,
+    *,
+    against: Annotated[
+        PathLike | None, Param("The model they came from, such as the pretrained one of a fine-tuned one.")
+    ] = None,
+    untrained: Annotated[bool, Param("Also show the first model's shape with new weights.")] = False,
+    max_texts: Annotated[int | None, Param("Use only the first N texts.", low=1, metavar="N")] = None,
+    max_length: Annotated[int, Param("Cut longer texts to this many tokens.", low=4)] = 512,
+    tokenizer: Annotated[PathLike | None, Param("A tokenizer other than the models' own.")] = None,
+    device: Device = "auto",
+) -> "list[ModelFigures]":
+    """Measure what each layer does to texts: distance, angle, contribution, similarity, attention."""
+    if not texts:
+        raise InputError("texts is missing; name a file with a text on each line", parameter="texts")
+    from litebert.analyse.run import Asked, analyse
+    from litebert.terminal import progress
+
+    asked = Asked(
+        models=(models,) if isinstance(models, str) else tuple(models),
+        text=(texts,) if isinstance(texts, str) else tuple(texts),
+        against=None if against is None else str(against),
+        untrained=untrained,
+        most_texts=max_texts,
+        max_length=max_length,
+        tokenizer=None if tokenizer is None else Path(tokenizer),
+        device=_device(device),
+    )
+    with progress() as say:
+        return analyse(asked, say, lambda note: log.info("note: %s", note))
+
+
+@checked
+def build_corpus(
+    corpus: Corpus,
+    tokenizer: Annotated[PathLike, Param("A tokenizer or model folder, or a shipped model's name.", short="t")],
+    out: Annotated[PathLike, Param("Folder of the store to create.", short="o")],
+    *,
+    language: Annotated[
+        Sequence[str] | None,
+        Param("Language of the text as a two-letter code (default: en); PATTERN=CODE for some files.", short="l"),
+    ] = None,
+    normalise: Annotated[
+        Literal["none", "nfkc", "albert"], Param("Rules applied before the tokenizer's own: none, nfkc or albert.")
+    ] = "none",
+    held_out: Annotated[str | float, Param("Share of documents to hold out, such as 1% or 0.01.")] = "1%",
+    field: TextField = "text",
+    errors: Errors = "strict",
+    keep_duplicates: Annotated[bool, Param("Keep documents that occur again.")] = False,
+    seed: Annotated[int, Param("Decides which documents are held out.", low=0)] = 0,
+    shard_tokens: Annotated[int, Param("Most tokens in a shard.", low=1, high=1 << 31)] = 1 << 23,
+    workers: Annotated[int, Param("Tokenising processes; 0: one per core.", low=0, high=4096)] = 0,
+) -> "Store":
+    """Build a token store from raw text: normalised, split into sentences, tokenised, deduplicated.
+
+    A stopped build resumes when the same call is made again, and ends with the same bytes.
+    """
+    from litebert.config import parse_share
+    from litebert.corpus.build import BuildSettings, build_store
+    from litebert.corpus.build_report import Display
+
+    asked = BuildSettings(
+        languages=tuple(language or ()),
+        normalisation=normalise,
+        field=field,
+        errors=errors,
+        deduplicate=not keep_duplicates,
+        held_out=parse_share(str(held_out), "held_out"),
+        seed=seed,
+        shard_tokens=shard_tokens,
+    )
+    paths = [corpus] if isinstance(corpus, str) else [str(path) for path in corpus]
+    with Display(paths) as display:
+        return build_store(paths, Path(tokenizer), Path(out), asked, workers=workers or None, report=display.update)
+
+
+@checked
+def train_tokenizer(
+    corpus: Corpus,
+    out: Annotated[PathLike, Param("The folder to create.", short="o")],
+    *,
+    vocab_size: Annotated[
+        int, Param("Pieces in the vocabulary, with five special tokens.", low=6, high=10_000_000)
+    ] = 30_000,
+    kind: Annotated[Literal["unigram", "wordpiece"], Param("unigram or wordpiece.")] = "unigram",
+    rules: Annotated[
+        Literal["nfkc", "albert", "none"], Param("Normalisation: nfkc (any language), albert (English) or none.")
+    ] = "nfkc",
+    lowercase: Annotated[bool, Param("Convert everything to lower case.")] = False,
+    fallback: Annotated[
+        Literal["none", "character", "byte"], Param("Rare characters: none (<unk>), character or byte.")
+    ] = "none",
+    sample_megabytes: Annotated[float, Param("Train on a sample of at most this size.", low=1e-6, high=1e6)] = 50.0,
+    held_out: Annotated[float, Param("Share of documents kept out of training.", low=0, high=0.9)] = 0.0,
+    field: TextField = "text",
+    errors: Errors = "strict",
+    seed: Annotated[int, Param("Decides the sample where the corpus is larger.", low=0)] = 0,
+    overwrite: Annotated[bool, Param("Replace the folder if it exists.")] = False,
+) -> "Tokenizer":
+    """Train a vocabulary on raw text; ids 0 to 4 are <pad> <unk> [CLS] [SEP] [MASK]."""
+    from dataclasses import asdict
+
+    from litebert.runs import new_folder, write_run
+    from litebert.terminal import progress
+    from litebert.text.train import TrainSettings
+    from litebert.text.train import train_tokenizer as train
+
+    asked = TrainSettings(
+        vocab_size=vocab_size,
+        kind=kind,
+        rules=rules,
+        lowercase=lowercase,
+        fallback=fallback,
+        sample_bytes=max(1, int(sample_megabytes * 1e6)),
+        seed=seed,
+    )
+    paths = [corpus] if isinstance(corpus, str) else [str(path) for path in corpus]
+    with new_folder(Path(out), "tokenizer train", overwrite=overwrite) as folder:
+        with progress() as report:
+            tokenizer = train(_texts(paths, field, errors, held_out, kept=False), asked, report)
+        tokenizer.save(folder)
+        note = {"corpus": paths, "hold_out": held_out, **asdict(asked)}
+        write_run(folder, "tokenizer train", note | {"fingerprint": tokenizer.fingerprint})
+    return tokenizer
+
+
+def _texts(
+    paths: list[str], field: str, errors: Literal["strict", "replace"], held_out: float, *, kept: bool
+) -> Iterator[str]:
+    """The documents of a corpus that are held out, or the others."""
+    from litebert.text.raw import documents
+    from litebert.text.sample import is_held_out
+
+    for document in documents(paths, field=field, errors=errors):
+        if is_held_out(document.text, held_out) == kept:
+            yield document.text

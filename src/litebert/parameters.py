@@ -1,0 +1,153 @@
+"""Parameters of the public functions, declared once: what each means and which values it takes.
+
+A public function annotates its parameters with ``Param`` and is decorated with ``@checked``, which refuses a wrong
+value with one sentence that names the parameter. The command line makes its options out of the same declarations.
+"""
+
+import functools
+import inspect
+import math
+import os
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, ParamSpec, TypeVar
+
+from litebert.errors import InputError, nearest
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+PathLike = str | os.PathLike[str]
+# What a table of rows may be: a file, a dict of columns, a DataFrame, a datasets.Dataset, a list of rows or tuples.
+Table = str | os.PathLike[str] | Mapping[str, Any] | Iterable[Any]
+# Fields of a recipe or a model: {"epochs": 3} or ["epochs=3"].
+Fields = Mapping[str, Any] | Iterable[str]
+LARGEST = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Param:
+    """A parameter: a sentence of help, the range of a number, and how the command line spells it.
+
+    Choices are the ``Literal`` strings of the parameter's type.
+    """
+
+    help: str
+    low: float | None = None
+    high: float | None = None
+    option: str = ""  # the name on the command line, where it is not the parameter's own
+    short: str = ""  # a letter, such as -o
+    metavar: str = ""
+    positional: bool = False  # an argument on the command line, not an option
+    python_only: bool = False  # has no place on a command line
+
+    def check(self, name: str, value: Any, hint: Any) -> None:
+        """Raise an InputError where a value is outside what was declared."""
+        if value is None:
+            if not allows(hint, type(None)):
+                raise InputError(f"{name} is missing; {_lower(self.help)}", parameter=name)
+            return
+        choices = choices_of(hint)
+        if choices and value not in choices:
+            raise InputError(f"{name} is {_shown(value)} but must be one of {', '.join(choices)}", parameter=name)
+        wants_number = allows(hint, int) or allows(hint, float)
+        if wants_number and not (isinstance(value, str) and allows(hint, str)):
+            self._check_number(name, value, hint)
+
+    def _check_number(self, name: str, value: Any, hint: Any) -> None:
+        if isinstance(value, bool) and allows(hint, bool):
+            return
+        whole = not allows(hint, float)
+        kind = "a whole number" if whole else "a number"
+        try:
+            number = value.__index__() if whole and not isinstance(value, bool) else float(value)
+        except (TypeError, ValueError, AttributeError, OverflowError):
+            raise InputError(f"{name} is {_shown(value)} but must be {kind}", parameter=name) from None
+        if isinstance(value, str | bool) or not math.isfinite(float(number)) or abs(number) > LARGEST:
+            raise InputError(f"{name} is {_shown(value)} but must be {kind}{self.range()}", parameter=name)
+        if (self.low is not None and number < self.low) or (self.high is not None and number > self.high):
+            raise InputError(f"{name} is {value} but must be {kind}{self.range()}", parameter=name)
+
+    def range(self) -> str:
+        """The range in words, to stand behind "a number"."""
+        low, high = (None if bound is None else f"{bound:,g}" for bound in (self.low, self.high))
+        if low is not None and high is not None:
+            return f" from {low} to {high}"
+        if low is not None:
+            return f", {low} or more"
+        return f", {high} or less" if high is not None else ""
+
+
+def checked(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """The function with its arguments checked against their declarations before it runs."""
+
+    @functools.wraps(function)
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        signature = inspect.signature(function)
+        for name in kwargs:
+            if name not in signature.parameters:
+                known = nearest(name, signature.parameters)
+                raise InputError(f"{function.__name__} has no parameter '{name}'{known}", parameter=name)
+        declared = declarations(function)
+        for name, value in signature.bind(*args, **kwargs).arguments.items():
+            param, hint = declared[name]
+            param.check(name, value, hint)
+        return function(*args, **kwargs)
+
+    return call
+
+
+@functools.cache
+def declarations(function: Callable[..., Any]) -> dict[str, tuple[Param, Any]]:
+    """For each parameter of a function its declaration and its type."""
+    found = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        hint = parameter.annotation  # evaluated already, but for results, which are quoted
+        param, plain = Param(""), hint
+        if typing.get_origin(hint) is typing.Annotated:
+            plain, *extras = typing.get_args(hint)
+            param = next((extra for extra in extras if isinstance(extra, Param)), param)
+        found[name] = (param, plain)
+    return found
+
+
+def choices_of(hint: Any) -> tuple[str, ...]:
+    """The strings that a type of literals allows; none for any other type."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return tuple(choice for one in typing.get_args(hint) for choice in choices_of(one))
+    return typing.get_args(hint) if typing.get_origin(hint) is Literal else ()
+
+
+def allows(hint: Any, kind: type) -> bool:
+    """Whether a type, or one of the types of a union, is ``kind``."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return any(allows(one, kind) for one in typing.get_args(hint))
+    if typing.get_origin(hint) is Literal:
+        return kind is str
+    return hint is kind or hint is Any
+
+
+def field_words(fields: Fields | None) -> list[str]:
+    """Fields of a recipe as ``field=value`` words, however they were given."""
+    import json
+
+    if fields is None:
+        return []
+    if isinstance(fields, str):
+        raise InputError(
+            f"settings is '{fields}' but must be a dict or a list of field=value words", parameter="settings"
+        )
+    if isinstance(fields, Mapping):
+        return [f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in fields.items()]
+    return [str(word) for word in fields]
+
+
+def _shown(value: Any) -> str:
+    text = f"'{value}'" if isinstance(value, str) else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _lower(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]
