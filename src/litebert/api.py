@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from litebert.corpus.store import Store
     from litebert.distill.teacher import Teacher
     from litebert.infer.model import Model
+    from litebert.runs import RunInfo
     from litebert.shrink.for_task import TaskReport
     from litebert.shrink.report import Report as DropReport
     from litebert.tasks.examples import TaskData
@@ -644,3 +645,110 @@ def _texts(
     for document in documents(paths, field=field, errors=errors):
         if is_held_out(document.text, held_out) == kept:
             yield document.text
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A model folder that was written."""
+
+    folder: Path
+    loads_in_transformers: bool
+
+
+@checked
+def convert(
+    source: Annotated[
+        PathLike, Param("A preset, a shipped name, or a litebert or Hugging Face folder.", positional=True)
+    ],
+    out: Annotated[PathLike, Param("The model folder to write.", positional=True, metavar="OUT")],
+    *,
+    to: Annotated[
+        Literal["litebert", "hf"],
+        Param("litebert: shared blocks stored once; hf: written out so that transformers loads any plan."),
+    ] = "litebert",
+    dtype: Annotated[
+        Literal["float32", "bfloat16", "float16"], Param("Type of the weights: float32, bfloat16 or float16.")
+    ] = "float32",
+    overwrite: Annotated[bool, Param("Replace a model in the folder.")] = False,
+) -> Converted:
+    """Write a model as a folder of safetensors that litebert loads, and transformers wherever it can."""
+    import torch
+
+    from litebert.checkpoints.folder import check_no_model, load_model, save_model
+    from litebert.checkpoints.huggingface import is_native
+    from litebert.runs import parent_of
+
+    check_no_model(Path(out), overwrite)
+    loaded = load_model(source, dtype=getattr(torch, dtype))
+    for note in loaded.notes:
+        log.info("note: %s", note)
+    parents = [parent_of("source", Path(source))] if Path(source).is_dir() else []
+    save_model(
+        out,
+        loaded.network,
+        loaded.tokenizer,
+        verb="convert",
+        settings={"source": str(source), "to": to, "dtype": dtype},
+        parents=parents,
+        written_out=to == "hf",
+    )
+    return Converted(Path(out), to == "hf" or is_native(loaded.network.config.encoder))
+
+
+def models() -> dict[str, str]:
+    """The models that ship with litebert and the presets, each with a line about it."""
+    from litebert.config import preset_names, read_preset
+    from litebert.shipped import shipped_about, shipped_names
+
+    shipped = {name: f"trained, ships with litebert: {shipped_about(name)}" for name in shipped_names()}
+    return shipped | {name: read_preset("models", name)["about"] for name in preset_names("models")}
+
+
+@checked
+def config(
+    model: Annotated[PathLike, Param("A preset, a shipped name, a recipe or a model folder.", positional=True)],
+    settings: Annotated[Fields | None, Param("Fields to change: share=attention.", metavar="FIELD=VALUE...")] = None,
+) -> dict[str, Any]:
+    """The configuration of a model, or a pretraining recipe, with nothing left out."""
+    import dataclasses
+    import os
+
+    from litebert.config import preset_names
+    from litebert.errors import nearest
+    from litebert.shipped import shipped_folder, shipped_names
+
+    name, words = str(model), field_words(settings)
+    presets, recipes = preset_names("models"), preset_names("recipes")
+    if Path(model).is_dir() or shipped_folder(model):
+        from litebert.checkpoints.folder import model_config
+
+        encoder = model_config(model, words).encoder
+    elif name in recipes:
+        from litebert.pretrain.recipe import read_recipe
+
+        return dataclasses.asdict(read_recipe(name, words))
+    elif name not in presets and os.sep not in name:
+        known = nearest(name, [*presets, *recipes, *shipped_names()])
+        raise InputError(f"'{name}' is not a folder, a preset or a recipe{known}")
+    else:
+        from litebert.nn.families import preset_config
+
+        encoder = preset_config(name, words)
+    fields = dataclasses.asdict(encoder) | {"plan": " ".join(f"{a}-{f}" for a, f in encoder.plan)}
+    return fields | {"custom_plan": [list(pair) for pair in encoder.custom_plan]}
+
+
+@checked
+def list_runs(
+    folders: Annotated[
+        Sequence[str] | None, Param("Where to look (default: here).", positional=True, metavar="[FOLDER]...")
+    ] = None,
+) -> "list[RunInfo]":
+    """The runs below a folder, each with its settings, its status and what it came from."""
+    from litebert import runs
+
+    places = [Path(folder) for folder in ([folders] if isinstance(folders, str) else folders or ["."])]
+    for place in places:
+        if not place.is_dir():
+            raise InputError(f"{place} is not a folder; name one with runs in it")
+    return runs.list_runs(places)

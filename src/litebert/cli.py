@@ -14,12 +14,12 @@ from litebert.analyse.verb import layers
 from litebert.bench.verb import app as bench_app
 from litebert.card.verb import card
 from litebert.commands.from_signature import add_command, as_option
+from litebert.commands.models import show_config, show_converted, show_models, show_runs
 from litebert.commands.training import show_distill, show_finetune, show_pretrain, show_store, show_tokenizer
 from litebert.corpus.verb import app as corpus_app
 from litebert.errors import InputError
 from litebert.exits.verb import exits
 from litebert.infer.verb import fill, order
-from litebert.lineage import runs_verb
 from litebert.plan.verb import plan
 from litebert.shrink.verb import shrink
 from litebert.study.verb import study
@@ -73,6 +73,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(rich_help_panel=TEXT)(plan)
+add_command(app, api.models, show_models, name="ls", panel=TEXT)
+add_command(app, api.config, show_config, name="show", panel=MODELS)
+add_command(app, api.convert, show_converted, panel=MODELS)
 OUTPUT = {"--output": "--out"}
 add_command(corpus_app, api.build_corpus, show_store, name="build", renamed=OUTPUT)
 add_command(
@@ -85,7 +88,7 @@ add_command(
 app.add_typer(tokenizer_app, name="tokenizer", rich_help_panel=TEXT)
 app.add_typer(corpus_app, name="corpus", rich_help_panel=TEXT)
 add_command(app, api.pretrain, show_pretrain, panel=TEXT)
-app.command("runs", rich_help_panel=TEXT)(runs_verb)
+add_command(app, api.list_runs, show_runs, name="runs", panel=TEXT)
 add_command(app, api.finetune, show_finetune, panel=TASKS, renamed={"--settings": "--recipe"})
 app.command(rich_help_panel=TASKS)(evaluate)
 app.command(rich_help_panel=TASKS)(predict)
@@ -115,123 +118,6 @@ def _options(
     ] = False,
 ) -> None:
     """Options of litebert itself."""
-
-
-@app.command(rich_help_panel=TEXT)
-def ls() -> None:
-    """List the models that are shipped, the presets of models, then the recipes of pretraining."""
-    from litebert.config import preset_names, read_preset
-    from litebert.shipped import shipped_about, shipped_names
-
-    for name in shipped_names():
-        _echo_entry(name, f"trained, comes with litebert: {shipped_about(name)}")
-    for kind in ("models", "recipes"):
-        for name in preset_names(kind):
-            _echo_entry(name, f"{'recipe: ' if kind == 'recipes' else ''}{read_preset(kind, name)['about']}")
-
-
-def _echo_entry(name: str, about: str) -> None:
-    """A line for a program; for a person as many as the window needs."""
-    line = f"{name:20} {about}"
-    if sys.stdout.isatty():
-        import textwrap
-
-        from litebert.terminal import text_width
-
-        line = textwrap.fill(line, text_width(), subsequent_indent=21 * " ")
-    typer.echo(line)
-
-
-@app.command(rich_help_panel=MODELS)
-def show(
-    model: Annotated[str, typer.Argument(help="A preset, a recipe, a litebert folder or a Hugging Face folder.")],
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="FIELD=VALUE...")] = None,
-) -> None:
-    """Print the configuration of a model, or a recipe, with nothing left out, as YAML."""
-    import dataclasses
-    import os
-    from pathlib import Path
-
-    from litebert.config import preset_names
-    from litebert.errors import nearest
-    from litebert.shipped import shipped_folder, shipped_names
-
-    models, recipes = preset_names("models"), preset_names("recipes")
-    if Path(model).is_dir() or shipped_folder(model):
-        from litebert.checkpoints.folder import model_config
-
-        encoder = model_config(model, overrides or ()).encoder
-    elif model in recipes:
-        from litebert.pretrain.recipe import read_recipe
-
-        _echo_yaml(dataclasses.asdict(read_recipe(model, overrides or ())))
-        return
-    elif model not in models and os.sep not in model:
-        known = nearest(model, [*models, *recipes, *shipped_names()])
-        raise InputError(f"'{model}' is neither a folder nor a preset nor a recipe{known}")
-    else:
-        from litebert.nn.families import preset_config
-
-        encoder = preset_config(model, overrides or ())
-    fields = dataclasses.asdict(encoder) | {"plan": " ".join(f"{a}-{f}" for a, f in encoder.plan)}
-    fields["custom_plan"] = [list(pair) for pair in encoder.custom_plan]
-    _echo_yaml(fields)
-
-
-def _echo_yaml(fields: dict[str, Any]) -> None:
-    import json
-
-    import yaml
-
-    plain = json.loads(json.dumps(fields))  # YAML has no tuples
-    typer.echo(yaml.safe_dump(plain, sort_keys=False, default_flow_style=None, width=120), nl=False)
-
-
-@app.command(rich_help_panel=MODELS)
-def convert(
-    source: Annotated[str, typer.Argument(help="A preset, a litebert folder or a Hugging Face folder.")],
-    folder: Annotated[str, typer.Argument(metavar="DST", help="The model folder to write.")],
-    to: Annotated[
-        str,
-        typer.Option(help="litebert: shared blocks stored once; hf: written out so that transformers loads any plan."),
-    ] = "litebert",
-    dtype: Annotated[
-        str, typer.Option(help="Numbers of the weights: float32, or bfloat16 for half the bytes.")
-    ] = "float32",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model in the folder.")] = False,
-) -> None:
-    """Write a model as a folder of safetensors that litebert loads, and transformers wherever it can."""
-    if to not in ("litebert", "hf"):
-        raise InputError(f"--to is '{to}' but must be litebert or hf")
-    if dtype not in ("float32", "bfloat16", "float16"):
-        raise InputError(f"--dtype is '{dtype}' but must be float32, bfloat16 or float16")
-    from pathlib import Path
-
-    import torch
-
-    from litebert.checkpoints.folder import check_no_model, load_model, save_model
-    from litebert.checkpoints.huggingface import is_native
-    from litebert.runs import parent_of
-
-    check_no_model(Path(folder), overwrite)
-    loaded = load_model(source, dtype=getattr(torch, dtype))
-    for note in loaded.notes:
-        typer.echo(f"note: {note}", err=True)
-    settings = {"source": str(source), "to": to, "dtype": dtype}
-    parents = [parent_of("source", Path(source))] if Path(source).is_dir() else []
-    save_model(
-        folder,
-        loaded.network,
-        loaded.tokenizer,
-        verb="convert",
-        settings=settings,
-        parents=parents,
-        written_out=to == "hf",
-    )
-    readable = to == "hf" or is_native(loaded.network.config.encoder)
-    typer.echo(
-        f"wrote {folder}, which litebert {'and transformers load' if readable else 'loads (--to hf for others)'}"
-    )
 
 
 def main() -> None:

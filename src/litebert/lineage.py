@@ -1,42 +1,17 @@
 """``litebert runs``: the runs below a folder as a tree, each under what it came from. Light: it reads notes only."""
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from litebert.errors import InputError
-from litebert.runs import MODEL_FOLDER, Parent, RunInfo, list_runs, standing
+from litebert.runs import MODEL_FOLDER, Parent, RunInfo, standing
 from litebert.terminal import text_width
 
 HEADINGS = ("run", "verb", "model", "made (UTC)", "status", "steps", "held-out loss")
 RIGHT = 5  # columns from here on hold numbers
 SHORT = 14  # characters of a model's name in a narrow window
-
-
-def runs_verb(
-    folders: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FOLDER]...", help="Where to look; here unless said.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with settings and all figures.")] = False,
-) -> None:
-    """List the runs below a folder, each under what it came from."""
-    places = folders or [Path()]
-    for place in places:
-        if not place.is_dir():
-            raise InputError(f"{place} is not a folder; name one with runs in it")
-    runs = list_runs(places)
-    if as_json:
-        parents = parents_among(runs)
-        typer.echo(json.dumps([described(run, parents) for run in runs], indent=2, ensure_ascii=False))
-    elif not runs:
-        typer.echo(f"no runs in {', '.join(str(place) for place in places)}")
-    else:
-        typer.echo(tree(runs))
 
 
 def described(run: RunInfo, parents: Mapping[Path, list[RunInfo]]) -> dict[str, Any]:
