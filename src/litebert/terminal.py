@@ -50,7 +50,6 @@ def log_to_terminal(level: int = logging.INFO) -> None:
     log.setLevel(level)
     if not any(isinstance(handler, TerminalHandler) for handler in log.handlers):
         log.addHandler(TerminalHandler())
-        log.propagate = False
 
 
 @contextmanager
