@@ -10,8 +10,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from litebert.analyse.verb import layers
-from litebert.bench.verb import app as bench_app
-from litebert.card.verb import card
 from litebert.corpus.verb import app as corpus_app
 from litebert.errors import InputError
 from litebert.exits.verb import exits
@@ -21,18 +19,16 @@ from litebert.plan.verb import plan
 from litebert.pretrain.verb import pretrain
 from litebert.shrink.distill_verb import distill
 from litebert.shrink.verb import shrink
-from litebert.study.verb import study
 from litebert.tasks.evaluate_verb import evaluate
 from litebert.tasks.finetune_verb import finetune
 from litebert.tasks.predict_verb import predict
 from litebert.text.verb import app as tokenizer_app
 
-TEXT, TASKS, SMALLER, MODELS, FIGURES = (
+TEXT, TASKS, SMALLER, MODELS = (
     "From text to a model",
     "From a model to answers",
     "Smaller models",
     "Models and their files",
-    "Measured beside others",
 )
 
 
@@ -86,9 +82,20 @@ app.command(cls=WithFields, rich_help_panel=SMALLER)(shrink)
 app.command(cls=WithFields, rich_help_panel=SMALLER)(distill)
 app.command(rich_help_panel=SMALLER)(exits)
 app.command(rich_help_panel=SMALLER)(layers)
-app.add_typer(bench_app, name="bench", rich_help_panel=FIGURES)
-app.command(cls=WithFields, rich_help_panel=FIGURES)(study)
-app.command(rich_help_panel=MODELS)(card)
+
+
+def _moved(name: str) -> None:
+    """A command that is now one of ``litebert-lab``: it says so, whatever its words are."""
+
+    def moved(words: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+        raise InputError(f"{name} is a command of litebert-lab now: litebert-lab {' '.join([name, *(words or ())])}")
+
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+    app.command(name, hidden=True, context_settings=anything)(moved)
+
+
+for _name in ("bench", "card", "study"):
+    _moved(_name)
 
 
 def _say_version(asked: bool) -> None:
