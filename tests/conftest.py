@@ -11,6 +11,7 @@ import torch
 from litebert.analyse.inputs import Inputs
 from litebert.cli import main
 from litebert.nn.network import Network
+from litebert_lab.cli import main as lab_main
 
 ROOT = Path(__file__).parents[1]
 WEIGHTS = ROOT / ".weights"
@@ -89,11 +90,20 @@ def plant():
 @pytest.fixture
 def litebert(monkeypatch, capsys):
     """Run the command line in this process: exit code, standard output, standard error."""
+    return runner(main, "litebert", monkeypatch, capsys)
 
+
+@pytest.fixture
+def litebert_lab(monkeypatch, capsys):
+    """The same for the lab's command line."""
+    return runner(lab_main, "litebert-lab", monkeypatch, capsys)
+
+
+def runner(command, name, monkeypatch, capsys):
     def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["litebert", *map(str, words)])
+        monkeypatch.setattr(sys, "argv", [name, *map(str, words)])
         with pytest.raises(SystemExit) as ended:
-            main()
+            command()
         out, err = capsys.readouterr()
         return int(ended.value.code or 0), out, err
 

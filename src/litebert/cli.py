@@ -11,8 +11,6 @@ from typer.core import TyperCommand, TyperGroup
 
 from litebert import api
 from litebert.analyse.verb import layers
-from litebert.bench.verb import app as bench_app
-from litebert.card.verb import card
 from litebert.commands.from_signature import add_command, as_option
 from litebert.commands.models import show_config, show_converted, show_models, show_runs
 from litebert.commands.training import show_distill, show_finetune, show_pretrain, show_store, show_tokenizer
@@ -22,17 +20,15 @@ from litebert.exits.verb import exits
 from litebert.infer.verb import fill, order
 from litebert.plan.verb import plan
 from litebert.shrink.verb import shrink
-from litebert.study.verb import study
 from litebert.tasks.evaluate_verb import evaluate
 from litebert.tasks.predict_verb import predict
 from litebert.text.verb import app as tokenizer_app
 
-TEXT, TASKS, SMALLER, MODELS, FIGURES = (
+TEXT, TASKS, SMALLER, MODELS = (
     "From text to a model",
     "From a model to answers",
     "Smaller models",
     "Models and their files",
-    "Measured beside others",
 )
 
 
@@ -98,9 +94,20 @@ app.command(cls=WithFields, rich_help_panel=SMALLER)(shrink)
 add_command(app, api.distill, show_distill, panel=SMALLER, renamed=OUTPUT)
 app.command(rich_help_panel=SMALLER)(exits)
 app.command(rich_help_panel=SMALLER)(layers)
-app.add_typer(bench_app, name="bench", rich_help_panel=FIGURES)
-app.command(cls=WithFields, rich_help_panel=FIGURES)(study)
-app.command(rich_help_panel=MODELS)(card)
+
+
+def _moved(name: str) -> None:
+    """A command that is now one of ``litebert-lab``: it says so, whatever its words are."""
+
+    def moved(words: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+        raise InputError(f"{name} is a command of litebert-lab now: litebert-lab {' '.join([name, *(words or ())])}")
+
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+    app.command(name, hidden=True, context_settings=anything)(moved)
+
+
+for _name in ("bench", "card", "study"):
+    _moved(_name)
 
 
 def _say_version(asked: bool) -> None:

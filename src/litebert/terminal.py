@@ -44,9 +44,9 @@ class TerminalHandler(logging.Handler):
             print(text, file=sys.stderr, flush=True)
 
 
-def log_to_terminal(level: int = logging.INFO) -> None:
-    """Print the messages of ``litebert.*``; called once by the command line, never by the library."""
-    log = logging.getLogger("litebert")
+def log_to_terminal(level: int = logging.INFO, package: str = "litebert") -> None:
+    """Print the messages of a package; called once by the command line, never by the library."""
+    log = logging.getLogger(package)
     log.setLevel(level)
     if not any(isinstance(handler, TerminalHandler) for handler in log.handlers):
         log.addHandler(TerminalHandler())

@@ -7,10 +7,10 @@ import pytest
 import torch
 import toy_tasks as toy
 
-from litebert.bench.trainer import has_trainer, their_model, their_rows, their_scores, train_theirs
 from litebert.tasks.finetuning import finetune, prepare
 from litebert.tasks.predicting import load_predictor
 from litebert.tasks.starting import start_network, task_heads
+from litebert_lab.bench.trainer import has_trainer, their_model, their_rows, their_scores, train_theirs
 
 
 @pytest.mark.parametrize("family", ["bert", "albert"])

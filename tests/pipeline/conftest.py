@@ -1,41 +1,5 @@
-"""A small token store of made-up but learnable text, for runs that take seconds."""
+"""What tests of whole commands share."""
 
-import random
-from pathlib import Path
+from toy_stories import store
 
-import pytest
-
-from litebert.corpus.build import BuildSettings, build_store
-
-ANIMALS = ["cat", "dog", "horse", "bird", "fish", "cow"]
-PLACES = {"cat": "mat", "dog": "yard", "horse": "field", "bird": "tree", "fish": "lake", "cow": "barn"}
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-
-
-def document(draw: random.Random) -> str:
-    """A story in a fixed order about one animal: its place follows from it, and the order of sentences is plain."""
-    animal = draw.choice(ANIMALS)
-    place = PLACES[animal]
-    return " ".join(
-        [
-            f"First the {animal} woke up .",
-            f"Second the {animal} went to the {place} .",
-            f"Third it sat in the {place} all day .",
-            f"Last the {animal} went home .",
-        ]
-    )
-
-
-@pytest.fixture(scope="session")
-def store(tmp_path_factory) -> Path:
-    """The folder of a store of about 40,000 tokens, a tenth held out."""
-    folder = tmp_path_factory.mktemp("corpus")
-    draw = random.Random(0)
-    documents = [" ".join(document(draw) for _ in range(10)) for _ in range(160)]  # long: pairs are in the middle
-    words = sorted({word.lower() for text in documents for word in text.split()})
-    (folder / "words").mkdir()
-    (folder / "words" / "vocab.txt").write_text("\n".join(SPECIAL + words) + "\n")
-    (folder / "text.txt").write_text("\n\n".join(documents))
-    settings = BuildSettings(held_out=0.1, deduplicate=False)
-    build_store([str(folder / "text.txt")], folder / "words", folder / "store", settings, workers=1)
-    return folder / "store"
+__all__ = ["store"]

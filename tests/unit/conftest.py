@@ -1,24 +1,5 @@
-"""What unit tests of several rooms share: a tokenizer of letters."""
+"""What unit tests of several rooms share."""
 
-from string import ascii_lowercase
+from toy_letters import letter_tokenizer
 
-import pytest
-
-from litebert.text.tokenizers import pattern_tokenizer
-
-SPECIAL = {
-    "xlnet": ["<pad>", "<unk>", "<cls>", "<sep>", "<mask>"],
-    "roberta": ["<pad>", "<unk>", "<s>", "</s>", "<mask>"],
-}
-
-
-@pytest.fixture
-def letter_tokenizer(tmp_path):
-    """A tokenizer to which every letter is a token."""
-
-    def make(family: str = "bert", letters: str = ascii_lowercase):
-        words = [*SPECIAL.get(family, ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]), *letters]
-        (tmp_path / "vocab.txt").write_text("\n".join(words))
-        return pattern_tokenizer(tmp_path / "vocab.txt", r".", family)
-
-    return make
+__all__ = ["letter_tokenizer"]

@@ -1,4 +1,4 @@
-"""What is in a token store and in the batches made of it: counts, lengths, masks, labels, examples, the leak check.
+"""What is in a token store and in the batches made of it: counts, lengths, masks, labels, examples.
 
 Counts are of the whole store; what concerns batches is of the first ones of an epoch, up to a few million tokens.
 """
@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from litebert.corpus.batches import Batch, Batches, BatchSettings
-from litebert.corpus.leak import Leak, check_leak
 from litebert.corpus.masking import LONGEST_NGRAM
 from litebert.corpus.pairs import UNLABELLED
 from litebert.corpus.slices import opened
@@ -95,7 +94,6 @@ class Look:
     splits: dict[str, SplitFigures]
     settings: BatchSettings
     batches: BatchFigures | None
-    leak: Leak | None
     examples: list[Example]
     notes: list[str]
 
@@ -114,17 +112,14 @@ def look(
     figures = {name: measure_split(store.split(name)) for name in SPLITS if store.split(name).num_tokens}
     if not figures:
         raise InputError(f"{store.folder} holds no text")
-    batch_figures, leak, examples = None, None, []
+    batch_figures, examples = None, []
     try:
         say("making batches (the first time, what makes them is compiled: some twenty seconds)")
         batches = Batches(store, split, settings)
         batch_figures, first = measure_batches(batches, epoch)
         examples = make_examples(first, settings, read_tokenizer(store.tokenizer_folder), num_examples)
         notes += order_notes(settings, batch_figures, figures[split])
-        if settings.order != "none":
-            say("checking whether words tell the order")
-            leak = check_leak(batches, epoch=epoch)
-    except TooLittleTextError as error:  # a store too small for batches or for the check can still be looked at
+    except TooLittleTextError as error:  # a store too small for batches can still be looked at
         notes.append(str(error))
     return Look(
         store=str(store.folder),
@@ -133,7 +128,6 @@ def look(
         splits=figures,
         settings=settings,
         batches=batch_figures,
-        leak=leak,
         examples=examples,
         notes=notes,
     )

@@ -6,7 +6,6 @@ from functools import partial
 
 from matplotlib.axes import Axes
 
-from litebert.corpus.leak import TOLERANCE, VERDICTS
 from litebert.corpus.look import BatchFigures, Example, Look, Part
 from litebert.drawing import plot
 
@@ -84,10 +83,6 @@ def _batch_rows(look: Look, figures: BatchFigures) -> list[tuple[str, ...]]:
         ("mean length of an input", f"{figures.mean_length:.1f}"),
         ("masked", f"{figures.masked:.2%} of the text"),
     ]
-    if look.leak:
-        leak = look.leak
-        found = f"{leak.accuracy:.1%} ± {leak.standard_error:.1%} of {leak.num_pairs:,} pairs"
-        rows.append(("leak check: a bag of words is right in", f"{found}: {VERDICTS[leak.verdict]}"))
     return rows
 
 
@@ -137,23 +132,8 @@ def _plots(look: Look) -> list[Callable[[Axes], None]]:
 
     plots: list[Callable[[Axes], None]] = [sentences, documents, lengths, ngrams, shown]
     if look.settings.order != "none":
-        plots += [labels, *_leak_plot(look)]
+        plots.append(labels)
     return plots
-
-
-def _leak_plot(look: Look) -> list[Callable[[Axes], None]]:
-    leak = look.leak
-    if leak is None:
-        return []
-
-    def draw(axes: Axes) -> None:
-        axes.axhspan(0.5 - TOLERANCE, 0.5 + TOLERANCE, color="#dcefdc")
-        axes.axhline(0.5, color=GREY)
-        axes.errorbar(["words alone"], [leak.accuracy], yerr=[2 * leak.standard_error], fmt="o", color=BLUE, capsize=4)
-        axes.set_ylim(min(0.4, leak.accuracy - 0.05), max(0.6, leak.accuracy + 0.05))
-        axes.set(title="leak check: can a bag of words tell?", ylabel="accuracy")
-
-    return [draw]
 
 
 def _example(example: Example) -> str:

@@ -4,12 +4,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from litebert.corpus.leak import TOLERANCE, VERDICTS, Verdict
 from litebert.corpus.look import BatchFigures, Example, Look, Part
 from litebert.terminal import text_width
 
 BARS = " ▁▂▃▄▅▆▇█"
-COLOURS: dict[Verdict, str] = {"leaks": "red", "tight": "green", "unsure": "yellow"}
 STYLES = {"mask": "bold yellow", "random": "bold red", "kept": "green"}
 
 
@@ -55,7 +53,7 @@ def split_table(look: Look) -> Table:
 
 
 def print_batches(look: Look, figures: BatchFigures, console: Console) -> None:
-    """Batches, labels, masks and the leak check."""
+    """Batches, labels and masks."""
     settings = look.settings
     console.print(
         f"\n[bold]batches[/bold] of {settings.budget:,} tokens, inputs of {settings.length} at the most, order "
@@ -88,14 +86,6 @@ def print_batches(look: Look, figures: BatchFigures, console: Console) -> None:
             for n, (count, share) in enumerate(zip(figures.ngrams, figures.ngrams_expected, strict=True))
         ),
     )
-    if look.leak:
-        leak = look.leak
-        table.add_row(
-            "leak check",
-            f"bag of words right in {leak.accuracy:.1%} +- {leak.standard_error:.1%} of {leak.num_pairs:,} pairs of "
-            f"{leak.num_documents:,} documents (50% +- {TOLERANCE:.0%} wanted): "
-            f"[{COLOURS[leak.verdict]}]{VERDICTS[leak.verdict]}[/]",
-        )
     console.print(table)
 
 

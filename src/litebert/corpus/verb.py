@@ -29,7 +29,7 @@ def look_verb(
     html: Annotated[Path | None, typer.Option(help="Write a page with plots to this file.")] = None,
     partial: Annotated[bool, typer.Option("--partial", help="Look at a store whose build is not finished.")] = False,
 ) -> None:
-    """Look into a store and its batches: counts, masks, labels, examples, and whether words tell the order."""
+    """Look into a store and its batches: counts, masks, labels, examples (leaks: litebert-lab leaks STORE)."""
     import dataclasses
     import json as json_module
 
@@ -59,10 +59,7 @@ def look_verb(
 
         write_atomically(html, make_page(found))
     if json:
-        told = dataclasses.asdict(found)
-        if found.leak is not None:
-            told["leak"]["verdict"] = found.leak.verdict
-        print(json_module.dumps(told, ensure_ascii=False))
+        print(json_module.dumps(dataclasses.asdict(found), ensure_ascii=False))
         return
     print_look(found)
     if html is not None:

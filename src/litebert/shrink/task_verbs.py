@@ -1,4 +1,4 @@
-"""``litebert shrink --tolerance`` and ``--compare``: what fine-tunes to see. Light at import, as the verb is."""
+"""``litebert shrink --tolerance``: what fine-tunes to see. Light at import, as the verb is."""
 
 import sys
 from dataclasses import dataclass
@@ -10,14 +10,12 @@ import typer
 from litebert.errors import InputError
 
 if TYPE_CHECKING:
-    from litebert.shrink.comparison import Comparison
     from litebert.shrink.for_task import TaskReport
     from litebert.shrink.strategies import Strategy
     from litebert.shrink.tuning import Way
     from litebert.tasks.examples import TaskData
     from litebert.tasks.finetuning import FinetuneSettings
 
-COMPARISON, PAGE = "comparison.json", "comparison.html"
 FOUND = "found.html"
 
 
@@ -106,57 +104,6 @@ def search(asked: TaskAsked, tolerance: str, as_json: bool) -> None:
     _tell(report, asked.output, as_json)
 
 
-def compare_strategies(asked: TaskAsked, drop: str, as_json: bool) -> None:
-    """The paper's tables."""
-    drops = parse_drops(drop)
-    asked.check()
-    from litebert.shrink.compare import COMPARED, Grid, compare
-    from litebert.shrink.compare_page import make_page
-
-    grid = Grid(drops=drops, strategies=asked.strategies(COMPARED), seeds=tuple(range(asked.seeds)), way=asked.way())
-    from dataclasses import replace
-
-    names: list[str | None] = [name for name in asked.task.split(",") if name] if asked.task else [None]
-    tasks = []
-    for name in names:
-        data = asked.read(name)
-        settings = asked.settings(data, ("patience=0",))  # equally many steps, or times would not compare
-        tasks.append((data, replace(settings, out=asked.output / data.name)))
-    whole = asked.settings(tasks[0][0])
-    found = compare(whole, tasks, grid, _say)
-    import json
-
-    from litebert.runs import write_atomically
-
-    plain = json.dumps(found.as_plain(), indent=2)
-    write_atomically(asked.output / COMPARISON, plain + "\n")
-    write_atomically(asked.output / PAGE, make_page(found))
-    if as_json:
-        typer.echo(plain)
-        return
-    _print(found)
-    typer.echo(f"wrote {asked.output / COMPARISON} and {asked.output / PAGE}")
-
-
-def _print(found: "Comparison") -> None:
-    """The tables on a terminal."""
-    from litebert.shrink.comparison import average_rows, cost_rows, score_rows, tolerance_rows
-
-    for table in found.tasks:
-        typer.echo(f"{table.task}, {table.metric.replace('_', ' ')} ({table.steps:,} steps a run)")
-        for note in table.notes:
-            typer.echo(f"note: {note}")
-        print_rows(score_rows(table))
-        print_rows(cost_rows(table))
-    if len(found.tasks) > 1:
-        typer.echo("mean over the tasks")
-        print_rows(average_rows(found))
-    typer.echo("the most layers that may go, of the numbers tried")
-    print_rows(tolerance_rows(found))
-    for sentence in found.findings():
-        typer.echo(sentence)
-
-
 def print_rows(rows: list[list[str]]) -> None:
     """A table with its columns in line, and an empty line after it."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -193,11 +140,3 @@ def _tell(report: "TaskReport", output: Path, as_json: bool) -> None:
     if report.dropped:
         typer.echo(f"the fine-tuned model is in {output / 'model'}")
     typer.echo(f"wrote {output / FOUND}, a page with all that was tried")
-
-
-def parse_drops(text: str) -> tuple[int, ...]:
-    """``2,4,6`` as numbers, each once, in order."""
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    if not words or not all(word.isdecimal() and int(word) for word in words):
-        raise InputError(f"--drop is '{text}' but must be 1 or more; to compare, numbers such as 2,4,6")
-    return tuple(sorted({int(word) for word in words}))

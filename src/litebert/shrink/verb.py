@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from litebert.errors import InputError
-from litebert.shrink.task_verbs import TaskAsked, compare_strategies, search
+from litebert.shrink.task_verbs import TaskAsked, search
 
 if TYPE_CHECKING:
     from litebert.shrink.choose import Asked
@@ -19,7 +19,7 @@ Rule = Annotated[
     str | None,
     typer.Option(
         help="Which: top, bottom, even, odd, symmetric; by what layers do to --text: contribution, greedy "
-        "(default: top; with --tolerance the best of several, with --compare all but greedy)."
+        "(default: top; with --tolerance the best of several)."
     ),
 ]
 Text = Annotated[
@@ -28,12 +28,8 @@ Text = Annotated[
 Tolerance = Annotated[
     str | None, typer.Option(help="Drop as many as a task allows: 1% is a point of its score. Fine-tunes to see.")
 ]
-Compare = Annotated[
-    bool, typer.Option("--compare", help="Fine-tune with every strategy and number, and write tables and a page.")
-]
-Task = Annotated[
-    str | None, typer.Option(help="The task to fine-tune for, as for finetune; with --compare several: rte,mrpc.")
-]
+Compare = Annotated[bool, typer.Option("--compare", hidden=True, help="Moved: litebert-lab compare.")]
+Task = Annotated[str | None, typer.Option(help="The task to fine-tune for, as for finetune.")]
 Recover = Annotated[
     bool, typer.Option("--recover", help="What is left learns from the whole model, too (see distill).")
 ]
@@ -42,7 +38,7 @@ Recover = Annotated[
 def shrink(
     model: Annotated[str, typer.Argument(help="A litebert folder, a Hugging Face folder or a preset.")],
     overrides: Overrides = None,
-    drop: Annotated[str | None, typer.Option(help="How many layers to drop; with --compare several: 2,4,6.")] = None,
+    drop: Annotated[str | None, typer.Option(help="How many layers to drop.")] = None,
     strategy: Rule = None,
     keep: Annotated[str | None, typer.Option(help="The layers to keep instead, 1 at the bottom: 1,2,5-7.")] = None,
     output: Annotated[Path | None, typer.Option("--out", "--output", "-o", help="The folder to write.")] = None,
@@ -65,10 +61,13 @@ def shrink(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Drop layers from a model, by number, by strategy (Poor Man's BERT) or as many as a task allows."""
-    if tolerance is None and not compare:
+    if compare:
+        raise InputError("--compare is a command of litebert-lab now: litebert-lab compare MODEL --drop 2,4,6")
+    if tolerance is None:
         if overrides or task or data or columns or label or resume or recover or when != "before":
             raise InputError(
-                "fine-tuning comes in with --tolerance 1% or --compare, such as --compare --task rte --data FOLDER"
+                "fine-tuning comes in with --tolerance, such as --tolerance 1% --task rte --data FOLDER, or with "
+                "`litebert-lab compare`"
             )
         asked_for = (drop, keep, strategy, tuple(text or ()), texts, tokenizer, device)
         _by_number(model, *asked_for, None if dry_run else output, dry_run, overwrite, as_json)
@@ -92,20 +91,7 @@ def shrink(
         resume=resume,
         device=device,
     )
-    _by_task(asked, tolerance, compare, drop, keep is not None or dry_run, as_json)
-
-
-def _by_task(
-    asked: TaskAsked, tolerance: str | None, compare: bool, drop: str | None, others: bool, as_json: bool
-) -> None:
-    """What goes by a task's score."""
-    if compare:
-        if tolerance is not None or others or drop is None:
-            raise InputError("--compare goes with --drop 2,4,6 and without --tolerance, --keep and --dry-run")
-        compare_strategies(asked, drop, as_json)
-        return
-    assert tolerance is not None
-    if drop is not None or others:
+    if drop is not None or keep is not None or dry_run:
         raise InputError("--tolerance finds the number itself; leave out --drop, --keep and --dry-run")
     search(asked, tolerance, as_json)
 
@@ -147,7 +133,7 @@ def _by_number(
 def _one(drop: str) -> int:
     """The number of layers to drop, where there is one."""
     if not drop.lstrip("-").isdecimal():
-        raise InputError(f"--drop is '{drop}' but must be a number; several go with --compare")
+        raise InputError(f"--drop is '{drop}' but must be a number; several go with `litebert-lab compare`")
     return int(drop)
 
 

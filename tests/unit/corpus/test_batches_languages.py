@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from litebert.corpus.batches import Batches, BatchSettings
-from litebert.corpus.leak import check_leak
 from litebert.corpus.pairs import DOCUMENT, LABEL, OTHER, SECOND_SIZE, SECOND_START, SIZE, START
+from litebert_lab.leak import check_leak
 
 pytestmark = pytest.mark.shared
 LANGUAGES = ("en", "ja", "ko", "zh")

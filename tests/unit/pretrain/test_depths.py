@@ -6,7 +6,6 @@ import pytest
 import torch
 
 import litebert.config
-from litebert.bench.made_up import made_up_batch
 from litebert.errors import InputError
 from litebert.nn.families import preset_config
 from litebert.nn.network import pretraining_network
@@ -17,6 +16,7 @@ from litebert.pretrain.objective import AtDepths, Pretraining
 from litebert.pretrain.recipe import read_recipe
 from litebert.pretrain.utilisation import batch_flops
 from litebert.train.objective import Learner, prepare_compiler
+from litebert_lab.bench.made_up import made_up_batch
 
 TINY = ("vocab_size=60", "num_layers=4", "width=16", "embedding_width=8", "num_heads=2", "feed_forward_width=32")
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from litebert.bench.made_up import made_up_batch
 from litebert.nn.families import preset_config
 from litebert.plan.arithmetic import MASKED_SHARE, flops_per_token, head_flops
 from litebert.plan.product import product_rate
 from litebert.pretrain.utilisation import batch_flops
+from litebert_lab.bench.made_up import made_up_batch
 
 CONFIG = preset_config("albert-small")
 

@@ -1,0 +1,5 @@
+"""``python -m litebert_lab``."""
+
+from litebert_lab.cli import main
+
+main()

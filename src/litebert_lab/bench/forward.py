@@ -1,0 +1,154 @@
+"""Inference side by side with ``transformers``: same weights, same texts of mixed length, one run.
+
+Theirs pads each batch to its longest text, as a user's code would; ours packs. Both are also timed compiled, and theirs
+once more with the texts sorted by length, which is the best that padding can do.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from litebert.checkpoints.folder import load_model
+from litebert.errors import InputError
+from litebert.infer.packing import token_batches
+from litebert.nn.layout import Layout
+from litebert.nn.network import Network
+from litebert_lab.bench.theirs import their_model
+
+TOKENS_PER_BATCH = {"cpu": 4096, "cuda": 32768}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One engine's speed, and how far its pooled vectors are from our eager fp32 ones."""
+
+    engine: str
+    tokens_per_second: float
+    texts_per_second: float
+    worst_difference: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """All engines on the same texts."""
+
+    model: str
+    device: str
+    dtype: str
+    texts: int
+    tokens: int
+    rows: tuple[Row, ...]
+
+
+def mixed_lengths(count: int, mean: float, longest: int, seed: int = 0) -> list[int]:
+    """Log-normal lengths as single sentences have them, from 4 tokens up."""
+    drawn = np.random.default_rng(seed).normal(np.log(mean) - 0.18, 0.6, count)
+    return [int(n) for n in np.exp(drawn).round().clip(4, longest)]
+
+
+def bench_forward(
+    source: str,
+    *,
+    texts: Sequence[str] | None = None,
+    count: int = 128,
+    mean: float = 25,
+    batch: int = 32,
+    device: str = "cpu",
+    compiled: bool = True,
+    repeats: int = 3,
+    say: Callable[[str], None] = lambda _: None,
+) -> Report:
+    """Time both libraries on real ``texts`` (or random ids of mixed length) and compare what they compute."""
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    loaded = load_model(source, device=device)
+    ids = _ids(loaded, texts, count, mean)
+    theirs = their_model(loaded.network, "AutoModel").to(device).eval()
+    with torch.inference_mode():
+        expected = _packed(loaded.network, ids, device)()
+    ours, theirs = loaded.network.to(dtype), theirs.to(dtype)
+    engines: list[tuple[str, Callable[[], Tensor]]] = [
+        ("transformers, batches as they come", _padded(theirs, ids, batch, device, by_length=False)),
+        ("transformers, sorted by length", _padded(theirs, ids, batch, device, by_length=True)),
+        ("litebert, packed", _packed(ours, ids, device)),
+    ]
+    if compiled:
+        theirs_compiled = torch.compile(theirs, dynamic=True)
+        engines.insert(2, ("transformers compiled, as they come", _padded(theirs_compiled, ids, batch, device, False)))
+        engines.insert(3, ("transformers compiled, sorted", _padded(theirs_compiled, ids, batch, device, True)))
+        engines.append(
+            ("litebert compiled, packed", _packed(ours, ids, device, torch.compile(ours.encoder, dynamic=True)))
+        )
+    tokens, rows = sum(map(len, ids)), []
+    for name, run in engines:
+        say(name)
+        seconds, vectors = _best_time(run, repeats, device)
+        difference = (vectors.float() - expected).abs().max().item()
+        rows.append(Row(name, tokens / seconds, len(ids) / seconds, difference))
+    return Report(source, device, str(dtype).removeprefix("torch."), len(ids), tokens, tuple(rows))
+
+
+def _ids(loaded, texts: Sequence[str] | None, count: int, mean: float) -> list[list[int]]:  # type: ignore[no-untyped-def]
+    config = loaded.network.config.encoder
+    longest = config.max_positions or 512
+    if texts is not None:
+        if loaded.tokenizer is None:
+            raise InputError("this model has no tokenizer; leave --texts out to time it on random ids of mixed length")
+        return [one.ids for one in loaded.tokenizer.encode_batch(list(texts), max_length=longest)]
+    generator = np.random.default_rng(1)
+    low = min(10, config.vocab_size - 1)
+    return [generator.integers(low, config.vocab_size, n).tolist() for n in mixed_lengths(count, mean, longest)]
+
+
+def _padded(
+    model: Callable[..., object], ids: list[list[int]], batch: int, device: str, by_length: bool
+) -> Callable[[], Tensor]:
+    order = sorted(range(len(ids)), key=lambda i: -len(ids[i])) if by_length else list(range(len(ids)))
+
+    def run() -> Tensor:
+        out: list[Tensor] = []
+        for start in range(0, len(order), batch):
+            chosen = [ids[i] for i in order[start : start + batch]]
+            longest = max(map(len, chosen))
+            rows = torch.tensor([one + [0] * (longest - len(one)) for one in chosen]).to(device)
+            mask = torch.tensor([[1] * len(one) + [0] * (longest - len(one)) for one in chosen]).to(device)
+            out.append(model(input_ids=rows, attention_mask=mask).last_hidden_state[:, 0])  # type: ignore[attr-defined]
+        vectors = torch.cat(out)
+        return vectors[torch.tensor(order).argsort()]
+
+    return run
+
+
+def _packed(
+    network: Network, ids: list[list[int]], device: str, encoder: Callable[..., Tensor] | None = None
+) -> Callable[[], Tensor]:
+    encoder = network.encoder if encoder is None else encoder
+
+    def run() -> Tensor:
+        out: list[Tensor] = []
+        order: list[int] = []
+        for batch in token_batches([len(one) for one in ids], TOKENS_PER_BATCH[device]):
+            flat = torch.tensor([id for index in batch for id in ids[index]]).to(device)
+            layout = Layout.of([len(ids[index]) for index in batch], device)
+            out.append(encoder(flat, layout)[layout.first])
+            order += batch
+        return torch.cat(out)[torch.tensor(order).argsort()]
+
+    return run
+
+
+def _best_time(run: Callable[[], Tensor], repeats: int, device: str) -> tuple[float, Tensor]:
+    """The best of several passes after one to warm up."""
+    best = float("inf")
+    with torch.inference_mode():
+        vectors = run()
+        for _ in range(repeats):
+            start = time.perf_counter()
+            vectors = run()
+            if device == "cuda":
+                torch.cuda.synchronize()
+            best = min(best, time.perf_counter() - start)
+    return best, vectors

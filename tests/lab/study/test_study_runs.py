@@ -1,0 +1,223 @@
+"""Studies end to end on a small store: rows once, gone on with where they stopped, verdicts from their figures."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import litebert
+from litebert.checkpoints.training import saved_states
+from litebert.claims import Claim
+from litebert.errors import InputError
+from litebert.pretrain.run import pretrain
+from litebert.runs import read_run, standing
+from litebert_lab.cli import app
+from litebert_lab.study import run as study_run
+from litebert_lab.study.plans import STUDIES
+from litebert_lab.study.report import report_of
+from litebert_lab.study.run import StudySettings, plan_study, row_folder, row_settings, run_study
+
+WORDS = (
+    *("num_layers=4", "width=16", "embedding_width=8", "num_heads=2", "feed_forward_width=32"),
+    *("batch_tokens=[[0,512]]", "micro_tokens=512", "lengths=[[0,32]]"),
+)
+
+
+def settings(store: Path, out: Path, study: str, **changes) -> StudySettings:
+    fields = {"preset": "albert-tiny", "corpus": store, "budget": None, "steps": 6, "words": WORDS, "device": "cpu"}
+    return StudySettings(study=study, out=out, **{**fields, **changes})
+
+
+def quiet(_: str) -> None:
+    pass
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return litebert.load(folder).network.state_dict()
+
+
+def test_finished_rows_are_not_run_again_and_more_seeds_add_rows(store, tmp_path, monkeypatch):
+    first = settings(store, tmp_path / "study", "dropout")
+    assert run_study(first, quiet).complete
+    trained = []
+
+    def counted(chosen, say):
+        trained.append(chosen.out.name)
+        return pretrain(chosen, say)
+
+    monkeypatch.setattr(study_run, "pretrain", counted)
+    assert run_study(first, quiet).complete and not trained
+    assert not plan_study(replace(first, seeds=2)).complete
+    done = run_study(replace(first, seeds=2), quiet)
+    assert trained == ["with-seed1", "without-seed1"] and done.complete
+    assert {line.seeds for line in report_of(done).lines} == {2}
+    assert not list((tmp_path / "study").rglob("checkpoints"))
+    with pytest.raises(InputError, match="holds a study with steps 6, not 7"):
+        run_study(replace(first, steps=7), quiet)
+
+
+def test_rows_of_the_same_arithmetic(store, tmp_path):
+    """Half the layers take more steps for the same work, and a study of steps is another one."""
+    chosen = settings(store, tmp_path / "study", "elastic", steps=None, flops=2e8)
+    report = report_of(run_study(chosen, quiet))
+    steps = {line.row.name: line.steps for line in report.lines}
+    assert steps["depth-1"] > 1.5 * steps["depth-4"] and report.length == "in 2e+08 operations"
+    with pytest.raises(InputError, match="holds a study with steps None, not 6"):
+        run_study(replace(chosen, steps=6, flops=None), quiet)
+    with pytest.raises(InputError, match="in one way how long each row trains"):
+        replace(chosen, steps=6)
+
+
+def test_a_row_that_was_killed_goes_on_and_ends_the_same(store, tmp_path):
+    whole, killed = (settings(store, tmp_path / name, "dropout") for name in ("whole", "killed"))
+    run_study(whole, quiet)
+    study = plan_study(killed).study
+    row = study.rows[0]
+    (tmp_path / "killed").mkdir()
+    study_run._note(killed, plan_study(killed))
+    pretrain(replace(row_settings(killed, study, row, 0), save_steps=3), quiet)
+    folder = row_folder(killed, row, 0)
+    shutil.rmtree(saved_states(folder)[-1].folder)  # as if it had been killed after step 3
+    shutil.rmtree(folder / "model")
+    note = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**note, "status": "running"}))
+    said: list[str] = []
+    run_study(killed, said.append)
+    ours = weights(row_folder(killed, row, 0))
+    for name, tensor in weights(row_folder(whole, row, 0)).items():
+        assert torch.equal(tensor, ours[name]), name
+
+
+def test_a_study_that_is_asked_to_stop_says_how_to_go_on(store, tmp_path, monkeypatch):
+    from litebert.train.loop import Result
+
+    monkeypatch.setattr(study_run, "pretrain", lambda *_: Result("stopped", 1, {}, ()))
+    said: list[str] = []
+    done = run_study(settings(store, tmp_path / "study", "dropout"), said.append)
+    assert "the same command goes on" in said[-1] and not done.complete
+    report = report_of(done)
+    assert {found.verdict for _, found in report.verdicts} == {"too small to tell"}
+    assert json.loads((tmp_path / "study" / "run.json").read_text())["status"] == "stopped"
+
+
+def test_a_row_that_another_process_has_is_left_to_it_and_taken_up_when_it_lets_go(store, tmp_path, monkeypatch):
+    asked = settings(store, tmp_path / "study", "dropout")
+    trained, said = [], []
+
+    def counted(chosen, say):
+        trained.append(chosen.out.name)
+        return pretrain(chosen, say)
+
+    monkeypatch.setattr(study_run, "pretrain", counted)
+    others = Claim(tmp_path / "study" / "rows" / "with-seed0.claim")
+    with pytest.raises(InputError, match="holds no study"):  # nor does it begin one where something else is
+        others.__enter__()
+        run_study(asked, said.append)
+    others.__exit__(None, None, None)
+    shutil.rmtree(tmp_path / "study")
+    (tmp_path / "study").mkdir()
+    study_run._note(asked, plan_study(asked))
+    assert others.__enter__()
+    monkeypatch.setattr(study_run.time, "sleep", lambda _: others.__exit__(None, None, None))
+    assert run_study(asked, said.append).complete
+    assert trained == ["without-seed0", "with-seed0"]
+    assert sum("waiting" in sentence for sentence in said) == 1
+
+
+def command(study: StudySettings) -> list[str]:
+    words = ["study", study.study, *study.words, "--preset", study.preset, "--steps", str(study.steps)]
+    return [*words, "--device", "cpu", "--corpus", str(study.corpus), "-o", str(study.out)]
+
+
+def started(study: StudySettings) -> "subprocess.Popen[str]":
+    """The command in a process of its own, with as many threads as here: sums must come out the same."""
+    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
+    line = [sys.executable, "-m", "litebert_lab", *command(study)]
+    return subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_processes_share_a_study_and_take_up_what_a_dead_one_left(store, tmp_path):
+    words = ("num_layers=2", *WORDS[1:])
+    one, many = (settings(store, tmp_path / name, "elastic", words=words) for name in ("one", "many"))
+    assert CliRunner().invoke(app, command(one)).exit_code == 0
+    first = started(many)
+    begun = tmp_path / "many" / "rows" / "depth-1-seed0" / "checkpoints"
+    limit = time.monotonic() + 60
+    while not (begun.is_dir() and any(begun.iterdir())):
+        assert first.poll() is None and time.monotonic() < limit, first.communicate()[1]
+        time.sleep(0.005)
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    note = read_run(tmp_path / "many")
+    assert note is not None and standing(note) == "killed"
+    processes = [started(many), started(many)]
+    for process in processes:
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        assert "loss against above" in out  # both end with the whole table
+    assert (tmp_path / "many" / "study.json").read_text() == (tmp_path / "one" / "study.json").read_text()
+    assert read_run(tmp_path / "many").status == "finished"
+    for row in plan_study(many).study.trained:
+        for name, tensor in weights(row_folder(one, row, 0)).items():
+            assert torch.equal(tensor, weights(row_folder(many, row, 0))[name]), (row.name, name)
+
+
+def test_the_help_names_every_study():
+    shown = CliRunner().invoke(app, ["study", "--help"], env={"COLUMNS": "200"}).stdout
+    assert " ".join(STUDIES) in shown
+
+
+def test_depths_start_from_the_next_shallower(store, tmp_path):
+    done = run_study(settings(store, tmp_path / "study", "depth", steps=2), quiet)
+    assert done.complete
+    for row in done.study.rows:
+        note = json.loads((row_folder(done.settings, row, 0) / "run.json").read_text())
+        parents = {parent["role"]: parent["folder"] for parent in note["parents"]}
+        assert ("start" in parents) == bool(row.start)
+        if row.start:
+            assert parents["start"].endswith(f"{row.start}-seed0")
+        assert litebert.load(row_folder(done.settings, row, 0)).network.config.encoder.num_layers == row.place
+
+
+def test_the_order_study_asks_both_questions(store, tmp_path):
+    done = run_study(settings(store, tmp_path / "study", "order"), quiet)
+    lines = {line.row.name: line for line in report_of(done).lines}
+    for name in ("nsp", "sop"):
+        assert {"mlm_loss", "mlm_accuracy", "nsp_accuracy", "sop_accuracy"} == set(lines[name].figures)
+    assert set(lines["none"].figures) == {"mlm_loss", "mlm_accuracy"}
+    for kind in ("sop", "nsp"):  # the same questions for both, whatever they were trained on
+        asked = [[row[2] for row in done.scores[name][0].table[kind]] for name in ("nsp", "sop")]
+        assert asked[0] == asked[1] and sum(asked[0]) > 0
+
+
+COMMAND = ["study", "sharing", *WORDS, "--preset", "albert-tiny", "--device", "cpu", "--steps", "2"]
+
+
+def test_the_verb(store, tmp_path):
+    where = ["--corpus", str(store), "-o", str(tmp_path / "study")]
+    shown = CliRunner().invoke(app, [*COMMAND, *where, "--dry-run", "--seeds", "3"])
+    assert shown.exit_code == 0 and "12 runs of 2 steps" in shown.stdout and "share=ffn" in shown.stdout
+    assert not (tmp_path / "study").exists()
+    timed = [word for word in COMMAND if word not in ("--steps", "2")]
+    told = CliRunner().invoke(app, [*timed, *where, "--dry-run", "--budget", "5m"])
+    assert "4 runs of 5m: about 20 minutes" in told.stdout
+    ran = CliRunner().invoke(app, [*COMMAND, *where, "--json"])
+    assert ran.exit_code == 0, ran.output
+    found = json.loads(ran.stdout[ran.stdout.index("{") : ran.stdout.rindex("}") + 1])
+    assert [row["name"] for row in found["rows"]] == ["none", "attention", "ffn", "all"]
+    assert found["rows"][0]["parameters"] > found["rows"][3]["parameters"]
+    assert {one["verdict"] for one in found["findings"]} <= {"reproduced", "not reproduced", "too small to tell"}
+    assert json.loads((tmp_path / "study" / "study.json").read_text()) == found
+    page = (tmp_path / "study" / "study.html").read_text()
+    assert page.count("<svg") == 3 and "src=" not in page and "<link" not in page
+    again = CliRunner().invoke(app, [*COMMAND, *where])
+    assert "TOO SMALL TO TELL" in again.stdout or "REPRODUCED" in again.stdout
