@@ -8,7 +8,7 @@ import typer
 from litebert.errors import InputError
 
 if TYPE_CHECKING:
-    from litebert.analyse.measure import ModelFigures
+    pass
 
 
 def layers(
@@ -55,36 +55,20 @@ def layers(
     )
     with progress() as say:
         found = analyse(asked, say, lambda note: typer.echo(f"note: {note}", err=True))
-    _write(found, html, png)
+    from litebert.analyse.report import layers_report
+    from litebert.analyse.run import short_names
+    from litebert.report import print_report, to_html, to_json, write_png
+    from litebert.runs import write_atomically
+
+    report = layers_report(found, short_names([one.model for one in found]))
+    if html is not None:
+        write_atomically(html, to_html(report))
+    if png is not None:
+        write_png(report, png)
     if as_json:
-        import dataclasses
-        import json
-
-        typer.echo(json.dumps({"models": [dataclasses.asdict(one) for one in found]}, indent=2, ensure_ascii=False))
+        typer.echo(to_json(report))
         return
-    from litebert.analyse.page import layer_rows, order_in_words
-
-    for one in found:
-        typer.echo(f"{one.model}: {one.family}, {one.texts:,} texts, {one.tokens:,} tokens")
-        rows = layer_rows(one)
-        widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-        for row in rows:
-            typer.echo("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
-        typer.echo(f"{order_in_words(one)}\n")
+    print_report(report)
     for path in (html, png):
         if path is not None:
             typer.echo(f"wrote {path}")
-
-
-def _write(found: "list[ModelFigures]", html: Path | None, png: Path | None) -> None:
-    if html is None and png is None:
-        return
-    from litebert.analyse.page import make_page, write_picture
-    from litebert.analyse.run import short_names
-    from litebert.runs import write_atomically
-
-    labels = short_names([one.model for one in found])
-    if html is not None:
-        write_atomically(html, make_page(found, labels))
-    if png is not None:
-        write_picture(png, found, labels)

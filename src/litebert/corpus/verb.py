@@ -26,17 +26,16 @@ def look_verb(
     epoch: Annotated[int, typer.Option(min=0, help="The epoch to look at.")] = 0,
     examples: Annotated[int, typer.Option(min=0, help="How many inputs to show.")] = 3,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
-    html: Annotated[Path | None, typer.Option(help="Write a page with plots to this file.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page to this file.")] = None,
     partial: Annotated[bool, typer.Option("--partial", help="Look at a store whose build is not finished.")] = False,
 ) -> None:
     """Look into a store and its batches: counts, masks, labels, examples (leaks: litebert-lab leaks STORE)."""
-    import dataclasses
-    import json as json_module
-
     from litebert.corpus.batches import BatchSettings
     from litebert.corpus.look import look
-    from litebert.corpus.look_text import print_look
+    from litebert.corpus.look_report import look_report
     from litebert.corpus.store import Store
+    from litebert.report import print_report, to_html, to_json
+    from litebert.runs import write_atomically
     from litebert.terminal import progress
 
     if html is not None and not html.absolute().parent.is_dir():
@@ -53,15 +52,13 @@ def look_verb(
     store = Store.open(folder, partial=partial)
     with progress() as say:
         found = look(store, settings, split=split, epoch=epoch, num_examples=examples, say=say)
+    report = look_report(found)
     if html is not None:
-        from litebert.corpus.look_page import make_page
-        from litebert.runs import write_atomically
-
-        write_atomically(html, make_page(found))
+        write_atomically(html, to_html(report))
     if json:
-        print(json_module.dumps(dataclasses.asdict(found), ensure_ascii=False))
+        print(to_json(report))
         return
-    print_look(found)
+    print_report(report)
     if html is not None:
         print(f"\nwrote {html}")
 

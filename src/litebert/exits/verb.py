@@ -40,17 +40,16 @@ def exits(
     read = read_for(predictor.note, task, data, text, label, dev)
     with progress() as say:
         report, heads = measure_exits(model, predictor, read, most=items, say=say)
-    import json
-
     from safetensors.torch import save_file
 
-    from litebert.exits.page import RULES, make_page, rows_of, sentences
+    from litebert.exits.report import exit_report
+    from litebert.report import print_report, to_html, to_json
     from litebert.runs import parent_of, write_atomically, write_run
 
     output.mkdir(parents=True, exist_ok=True)
-    plain = json.dumps(report.as_plain(), indent=2)
-    write_atomically(output / REPORT, plain + "\n")
-    write_atomically(output / PAGE, make_page(report))
+    shown = exit_report(report)
+    write_atomically(output / REPORT, to_json(shown) + "\n")
+    write_atomically(output / PAGE, to_html(shown))
     tensors = {
         f"{depth}.{name}": getattr(head, name) for depth, head in enumerate(heads, 1) for name in ("weight", "bias")
     }
@@ -58,13 +57,7 @@ def exits(
     asked = {"model": model, "task": read.name, "items": items}
     write_run(output, "exits", asked, parents=[parent_of("source", Path(model))], result=report.full.metrics)
     if as_json:
-        typer.echo(plain)
+        typer.echo(to_json(shown))
         return
-    from litebert.shrink.task_verbs import print_rows
-
-    for rule in RULES:
-        if report.of(rule):
-            print_rows(rows_of(report, rule))
-    for sentence in sentences(report):
-        typer.echo(sentence)
+    print_report(shown)
     typer.echo(f"wrote {output / PAGE}, {REPORT} and the heads ({HEADS})")

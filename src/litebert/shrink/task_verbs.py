@@ -10,7 +10,6 @@ import typer
 from litebert.errors import InputError
 
 if TYPE_CHECKING:
-    from litebert.shrink.for_task import TaskReport
     from litebert.shrink.strategies import Strategy
     from litebert.shrink.tuning import Way
     from litebert.tasks.examples import TaskData
@@ -97,46 +96,20 @@ def search(asked: TaskAsked, tolerance: str, as_json: bool) -> None:
         way=way,
         say=_say,
     )
+    from litebert.report import print_report, to_html, to_json
     from litebert.runs import write_atomically
-    from litebert.shrink.found_page import make_page
+    from litebert.shrink.found_report import found_report
 
-    write_atomically(asked.output / FOUND, make_page(report))
-    _tell(report, asked.output, as_json)
-
-
-def print_rows(rows: list[list[str]]) -> None:
-    """A table with its columns in line, and an empty line after it."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        first, *rest = (
-            cell.ljust(width) if not place else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        typer.echo("  ".join([first, *rest]).rstrip())
-    typer.echo("")
+    shown = found_report(report)
+    write_atomically(asked.output / FOUND, to_html(shown))
+    if as_json:
+        typer.echo(to_json(shown))
+        return
+    print_report(shown)
+    if report.dropped:
+        typer.echo(f"the fine-tuned model is in {asked.output / 'model'}")
+    typer.echo(f"wrote {asked.output / FOUND}, a page with all that was tried")
 
 
 def _say(sentence: str) -> None:
     print(sentence, file=sys.stderr, flush=True)
-
-
-def _tell(report: "TaskReport", output: Path, as_json: bool) -> None:
-    from litebert.shrink.found_page import standing_rows
-    from litebert.shrink.strategies import layers_in_words, ranges
-
-    if as_json:
-        import json
-
-        typer.echo(json.dumps(report.as_plain(), indent=2))
-        return
-    for sentence in report.sentences:
-        typer.echo(sentence)
-    if report.dropped:
-        typer.echo(
-            f"dropped: {ranges(report.dropped)}; kept: {ranges(report.kept)} of {layers_in_words(report.layers)}"
-        )
-    typer.echo("")
-    print_rows(standing_rows(report))
-    if report.dropped:
-        typer.echo(f"the fine-tuned model is in {output / 'model'}")
-    typer.echo(f"wrote {output / FOUND}, a page with all that was tried")

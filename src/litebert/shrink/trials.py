@@ -1,6 +1,6 @@
 """Scores of layers kept, by seed, as they are measured: kept in a file, so that a search that was stopped goes on.
 
-Several processes may add to one file. No torch: what a score is, the caller knows.
+No torch: what a score is, the caller knows.
 """
 
 import json
@@ -26,7 +26,6 @@ class Trial:
     score: float
     seconds: float
     resumed: bool = False  # then the seconds are of its last part only
-    shared: bool = False  # then others used the machine, too, and the seconds are too many
 
 
 class Trials:
@@ -39,18 +38,13 @@ class Trials:
         file: Path | None = None,
         same: Callable[[Layers], Hashable] = lambda kept: kept,
         is_begun: Callable[[Layers, int], bool] = lambda kept, seed: False,
-        is_shared: Callable[[Layers, int], bool] = lambda kept, seed: False,
     ) -> None:
         self._score, self._file, self._same = score, file, same
-        self._is_begun, self._is_shared = is_begun, is_shared
+        self._is_begun = is_begun
         self._known: dict[Hashable, dict[int, Trial]] = {}
         self.measured = 0  # in this process; the others were read
         _cut_half_line(file)
-        self.read_again()
-
-    def read_again(self) -> None:
-        """Take in what other processes have noted."""
-        for trial in _read(self._file):
+        for trial in _read(file):
             self._known.setdefault(self._same(trial.kept), {})[trial.seed] = trial
 
     def knows(self, kept: Layers, seed: int) -> bool:
@@ -69,15 +63,14 @@ class Trials:
         """The score of these layers with a seed, measured unless it is known."""
         known = self._known.setdefault(self._same(kept), {})
         if seed not in known:
-            begun, resumed, shared = time.monotonic(), self._is_begun(kept, seed), self._is_shared(kept, seed)
+            begun, resumed = time.monotonic(), self._is_begun(kept, seed)
             score = float(self._score(kept, seed))
             if not math.isfinite(score):
                 raise InputError(
                     f"layers {kept} with seed {seed} have a score of {score}; the measure must be a number"
                 )
             seconds = time.monotonic() - begun
-            shared = shared or self._is_shared(kept, seed)
-            known[seed] = Trial(kept=kept, seed=seed, score=score, seconds=seconds, resumed=resumed, shared=shared)
+            known[seed] = Trial(kept=kept, seed=seed, score=score, seconds=seconds, resumed=resumed)
             self.measured += 1
             self._append(known[seed])
         return known[seed].score
@@ -90,9 +83,9 @@ class Trials:
         return sum(trial.seconds / len(trial.kept) for trial in every) / len(every) * layers
 
     def fastest(self, layers: int) -> Trial:
-        """The fastest trial with so many layers kept; one that was cut or not alone only where there is no other."""
+        """The fastest trial with so many layers kept; one that was resumed only where there is no other."""
         every = (trial for known in self._known.values() for trial in known.values() if len(trial.kept) == layers)
-        return min(every, key=lambda trial: (trial.resumed, trial.shared, trial.seconds))
+        return min(every, key=lambda trial: (trial.resumed, trial.seconds))
 
     def deviation(self) -> float | None:
         """The standard deviation that seeds alone make, over all layers tried more than once; None: not known yet."""
@@ -104,8 +97,8 @@ class Trials:
 
     def _append(self, trial: Trial) -> None:
         if self._file is not None:
-            with self._file.open("ab", buffering=0) as file:  # in one go: others may add to it, too
-                file.write((json.dumps(asdict(trial)) + "\n").encode())
+            with self._file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(trial)) + "\n")
 
 
 def _cut_half_line(file: Path | None) -> None:
@@ -130,7 +123,6 @@ def _read(file: Path | None) -> Iterator[Trial]:
                 score=float(row["score"]),
                 seconds=float(row["seconds"]),
                 resumed=bool(row.get("resumed", False)),
-                shared=bool(row.get("shared", False)),
             )
         except (ValueError, KeyError, TypeError):
             raise InputError(f"{file}, line {number} is not a trial; remove the line and start again") from None

@@ -8,7 +8,6 @@ lie in folders of their own until their models are of no more use; one that was 
 import gc
 import math
 import shutil
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -19,7 +18,6 @@ import torch
 
 from litebert.analyse.change import contribution
 from litebert.checkpoints.folder import Loaded, load_model, save_model
-from litebert.claims import CLAIMED, Claim
 from litebert.distill.run import with_teacher
 from litebert.distill.settings import DistillSettings
 from litebert.distill.teacher import TAUGHT, load_teacher
@@ -41,7 +39,6 @@ USUAL: tuple[Strategy, ...] = ("contribution", "top", "symmetric", "even", "odd"
 When = Literal["before", "after", "steps"]
 STEP = 2  # layers that go at a time, in steps
 STOPPED = "stopped; the same command with --resume goes on"
-WAIT = 0.5  # seconds between looks at what other processes are at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,10 +74,6 @@ class Tuning:
 
     def folder(self, kept: Layers, seed: int) -> Path:
         return self.settings.out / TRIALS_FOLDER / f"{'-'.join(map(str, kept))}-seed-{seed}"
-
-    def claim(self, kept: Layers, seed: int) -> Claim:
-        """What a process holds while it is at a run."""
-        return Claim(self.folder(kept, seed).with_suffix(CLAIMED))
 
     def is_begun(self, kept: Layers, seed: int) -> bool:
         """Whether a run was cut and will go on, or ended before it was asked for."""
@@ -136,14 +129,10 @@ class Tuning:
         return tuple(sorted({*kept, *last_to_go}))
 
     def _trained(self, kept: Layers, seed: int) -> Path:
-        """The folder of these layers fine-tuned with a seed; where it is not there they are, by one process."""
+        """The folder of these layers fine-tuned with a seed, which are fine-tuned if it is not there."""
         folder = self.folder(kept, seed)
-        while not (folder / MODEL_FOLDER).is_dir():
-            with self.claim(kept, seed) as ours:
-                if ours and not (folder / MODEL_FOLDER).is_dir():
-                    self.score(kept, seed)
-            if not ours:
-                wait(self.stop)
+        if not (folder / MODEL_FOLDER).is_dir():
+            self.score(kept, seed)
         return folder
 
     def _score_as_it_is(self, small: Loaded, out: Path, seed: int) -> float:
@@ -168,13 +157,6 @@ class Tuning:
             self.score(kept, best)
         shutil.rmtree(target, ignore_errors=True)
         (self.folder(kept, best) / MODEL_FOLDER).rename(target)
-
-
-def wait(stop: StopSignal | None) -> None:
-    """Wait a moment for what another process is at; an error where this one is to end."""
-    if stop:
-        raise InputError(STOPPED)
-    time.sleep(WAIT)
 
 
 def _let_go(device: str) -> None:

@@ -140,18 +140,18 @@ def _read(
 
 
 def _show(found: "Evaluation", as_json: bool, html: Path | None) -> None:
-    from litebert.tasks.report import print_evaluation, to_json
+    from litebert.report import print_report, to_html, to_json
+    from litebert.runs import write_atomically
+    from litebert.tasks.report import evaluation_report
 
+    report = evaluation_report(found)
     if html is not None:
-        from litebert.runs import write_atomically
-        from litebert.tasks.report_page import make_page
-
-        write_atomically(html, make_page(found))
+        write_atomically(html, to_html(report))
         typer.echo(f"wrote {html}", err=True)
     if as_json:
-        typer.echo(to_json(found))
+        typer.echo(to_json(report))
     else:
-        print_evaluation(found)
+        print_report(report)
 
 
 def _note(model: Path) -> "TaskNote":

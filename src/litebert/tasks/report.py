@@ -1,19 +1,20 @@
-"""An evaluation for people at a terminal, and as JSON for programs."""
+"""An evaluation as a report: scores, labels, the confusion matrix, scores by length and depth, the hardest items."""
 
 import dataclasses
-import json
 from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from litebert.tasks.evaluate import Evaluation
+from litebert.report import BLUE, Item, Note, Plot, Report, Section, Table, notes
+from litebert.tasks.evaluate import TOGETHER, Evaluation
 from litebert.tasks.metrics import IN_UNITS
 from litebert.tasks.score import Hard, Scores
-from litebert.terminal import text_width
 
-MOST_LABELS = 12  # a larger matrix does not fit a terminal; the page has it
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_LABELS = 40  # a larger matrix cannot be read; its most frequent confusions are listed instead
+MOST_CONFUSIONS = 20
 TITLES = {
     "f1": "F1",
     "macro_f1": "macro F1",
@@ -37,104 +38,118 @@ def figure(metric: str, value: float) -> str:
     return f"{value:.4g}" if metric in IN_UNITS else f"{100 * value:.2f}"
 
 
-def to_json(evaluation: Evaluation) -> str:
-    """Everything, as one JSON object; shares stay shares."""
-    return json.dumps(dataclasses.asdict(evaluation), indent=2, ensure_ascii=False)
-
-
-def print_evaluation(evaluation: Evaluation, console: Console | None = None) -> None:
-    """Everything that fits a terminal."""
-    console = console or Console(width=text_width(), highlight=False)
-    console.print(f"[bold]{evaluation.task}[/bold]  {evaluation.source}", soft_wrap=True)
-    for note in evaluation.notes:
-        console.print(Text(f"note: {note}", style="yellow"))
-    console.print(metrics_table(evaluation.parts))
+def evaluation_report(evaluation: Evaluation) -> Report:
+    """All of it."""
+    parts = evaluation.parts
+    first: list[Item] = [Note(((evaluation.source, ""),), "quiet"), *notes(evaluation.notes, "warning")]
+    sections = [Section(items=[*first, Table(rows=metric_rows(parts))])]
     if evaluation.depths:
-        console.print(depths_table(evaluation))
-    for scores in evaluation.parts if len(evaluation.parts) == 1 else evaluation.parts[-1:]:
-        _print_part(scores, console)
+        sections.append(Section(title="By depth", items=_depths(evaluation)))
+    for scores in parts:
+        if len(parts) == 1 or scores.part != TOGETHER:
+            sections += _sections(scores, prefix=f"{scores.part}: " if len(parts) > 1 else "")
+    return Report(title=evaluation.task, sections=sections, data=dataclasses.asdict(evaluation))
 
 
-def metrics_table(parts: Sequence[Scores]) -> Table:
-    """A row a part, a column a metric."""
+def metric_rows(parts: Sequence[Scores]) -> list[list[str]]:
+    """A row for each split, a column for each metric."""
     names = list(dict.fromkeys(name for scores in parts for name in scores.metrics))
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("")
-    table.add_column("items", justify="right")
-    for name in names:
-        table.add_column(title(name), justify="right")
+    rows = [["", "items", *map(title, names)]]
     for scores in parts:
         cells = [figure(name, scores.metrics[name]) if name in scores.metrics else "" for name in names]
-        table.add_row(scores.part, f"{scores.count:,}", *cells)
-    return table
+        rows.append([scores.part, f"{scores.count:,}", *cells])
+    return rows
 
 
-def depths_table(evaluation: Evaluation) -> Table:
-    """A row a depth."""
-    names = list(evaluation.depths[0].metrics)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("depth", justify="right")
-    for name in names:
-        table.add_column(title(name), justify="right")
-    for row in evaluation.depths:
-        table.add_row(str(row.depth), *(figure(name, row.metrics[name]) for name in names))
-    return table
-
-
-def _print_part(scores: Scores, console: Console) -> None:
+def _sections(scores: Scores, prefix: str) -> list[Section]:
+    """What is shown of one split."""
+    sections = []
     if scores.by_label:
-        console.print()
-        console.print(_labels_table(scores))
-    if 1 < len(scores.confusion) <= MOST_LABELS:
-        console.print("\n[bold]rows are right, columns were said[/bold]")
-        console.print(_confusion_table(scores))
-    console.print()
-    console.print(_lengths_table(scores))
+        sections.append(Section(title=f"{prefix}Labels", items=[Table(rows=_label_rows(scores))]))
+    if len(scores.confusion) > 1:
+        sections.append(Section(title=f"{prefix}Confusion matrix", items=_confusion(scores)))
+    sections.append(Section(title=f"{prefix}By length", items=_lengths(scores)))
     if scores.hardest:
-        console.print("\n[bold]hardest[/bold]")
-    for hard in scores.hardest[:5]:
-        console.print(_hard_text(hard))
+        sections.append(Section(title=f"{prefix}Hardest items", items=[_hard(one) for one in scores.hardest], brief=5))
+    return sections
 
 
-def _labels_table(scores: Scores) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("label")
-    for name in ("precision", "recall", "F1", "items"):
-        table.add_column(name, justify="right")
+def _label_rows(scores: Scores) -> list[list[str]]:
+    rows = [["label", "precision", "recall", "F1", "items"]]
     for label in scores.by_label:
         shares = (f"{100 * value:.2f}" for value in (label.precision, label.recall, label.f1))
-        table.add_row(Text(label.name), *shares, f"{label.count:,}")
-    return table
+        rows.append([label.name, *shares, f"{label.count:,}"])
+    return rows
 
 
-def _confusion_table(scores: Scores) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("")
-    for name in scores.labels:
-        table.add_column(Text(name), justify="right")
-    for index, (name, row) in enumerate(zip(scores.labels, scores.confusion, strict=True)):
-        cells = [Text(f"{count:,}", style="bold" if column == index else "") for column, count in enumerate(row)]
-        table.add_row(Text(name), *cells)
-    return table
+def _confusion(scores: Scores) -> list[Item]:
+    """A matrix coloured by the share of its row, or the most frequent confusions where it would be too large."""
+    if len(scores.labels) > MOST_LABELS:
+        worst = sorted(
+            (
+                (count, scores.labels[row], scores.labels[column])
+                for row, counts in enumerate(scores.confusion)
+                for column, count in enumerate(counts)
+                if count and row != column
+            ),
+            reverse=True,
+        )[:MOST_CONFUSIONS]
+        rows = [["true label", "predicted", "items"], *([true, said, f"{count:,}"] for count, true, said in worst)]
+        return [Table(rows=rows, left=(0, 1))]
+    body = [
+        [name, *(f"{count:,}" if count else "·" for count in counts)]
+        for name, counts in zip(scores.labels, scores.confusion, strict=True)
+    ]
+    shades = [
+        [count / max(1, sum(counts)) * (1 if row == column else -1) for column, count in enumerate(counts)]
+        for row, counts in enumerate(scores.confusion)
+    ]
+    table = Table(rows=[["", *scores.labels], *body], shades=shades)
+    return [Note((("rows: true label, columns: prediction", ""),), "quiet"), table]
 
 
-def _lengths_table(scores: Scores) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("characters")
-    table.add_column("items", justify="right")
-    table.add_column(scores.length_measure, justify="right")
-    in_units = scores.kind == "regress"
+def _lengths(scores: Scores) -> list[Item]:
+    scale, form = (1, "{:.4g}") if scores.kind == "regress" else (100, "{:.2f}")
+    rows = [["characters", "items", scores.length_measure]]
     for row in scores.by_length:
-        score = f"{row.score:.4g}" if in_units else f"{100 * row.score:.2f}"
-        table.add_row(f"{row.shortest:,} to {row.longest:,}", f"{row.count:,}", score)
-    return table
+        rows.append([f"{row.shortest:,} to {row.longest:,}", f"{row.count:,}", form.format(scale * row.score)])
+    plot = Plot(title=f"{scores.length_measure}, by characters", draw=partial(_draw_lengths, scores, scale))
+    return [Table(rows=rows), plot]
 
 
-def _hard_text(hard: Hard) -> Text:
-    sure = "" if hard.probability is None else f" (gave it {hard.probability:.1%})"
-    text = Text()
-    text.append(f"{hard.key}  ", style="bold")
-    text.append(f"is {hard.expected}{sure}, said {hard.predicted}: ")
-    shown = " ".join(hard.text.split())
-    text.append(shown[:200] + (" …" if len(shown) > 200 else ""), style="dim")
-    return text
+def _draw_lengths(scores: Scores, scale: int, axes: "Axes") -> None:
+    names = [f"{row.shortest:,}\nto {row.longest:,}" for row in scores.by_length]
+    bars = axes.bar(range(len(names)), [scale * row.score for row in scores.by_length], color=BLUE)
+    axes.bar_label(bars, fmt="%.1f" if scale == 100 else "%.3g", fontsize=8)
+    axes.set_xticks(range(len(names)), names, fontsize=8)
+    if scale == 100:
+        axes.set_ylim(0, 109)
+
+
+def _depths(evaluation: Evaluation) -> list[Item]:
+    names = list(evaluation.depths[0].metrics)
+    rows = [["depth", *map(title, names)]]
+    rows += [[str(row.depth), *(figure(name, row.metrics[name]) for name in names)] for row in evaluation.depths]
+
+    def draw(axes: "Axes") -> None:
+        depths = [row.depth for row in evaluation.depths]
+        axes.plot(depths, [100 * row.metrics[names[0]] for row in evaluation.depths], "o-", color=BLUE)
+        axes.set_xticks(depths)
+
+    return [Table(rows=rows), Plot(title=f"{title(names[0])}, by depth", draw=draw)]
+
+
+def _hard(hard: Hard) -> Note:
+    """An item with its label, the probability it was given, what was predicted, and its text."""
+    sure = "" if hard.probability is None else f" ({hard.probability:.1%})"
+    return Note(
+        (
+            (f"{hard.key}  ", "strong"),
+            ("true ", "quiet"),
+            (hard.expected, "good"),
+            (f"{sure}, predicted ", "quiet"),
+            (hard.predicted, "bad"),
+            (f"\n{hard.text}", ""),
+        ),
+        "example",
+    )

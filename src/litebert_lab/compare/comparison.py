@@ -1,13 +1,18 @@
-"""What a comparison of strategies found: tables as numbers, and what follows from them. No torch."""
+"""What a comparison of strategies found: tables as numbers, what follows from them, and all of it as a report."""
 
 import dataclasses
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from litebert.report import COLOURS, GREY, MARKERS, Item, Plot, Report, Section, Table, note, notes
 from litebert.shrink.strategies import Layers
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 TOLERANCES = (0.01, 0.02, 0.03)
 CERTAIN = 2.0  # standard errors: about 95%
@@ -135,6 +140,40 @@ class Comparison:
         return plain
 
 
+def comparison_report(found: Comparison) -> Report:
+    """Findings, what each tolerance allows, curves, and the tables of each task."""
+    first = found.tasks[0]
+    seeds = len(first.whole.scores)
+    way = {"before": "before fine-tuning", "after": "after fine-tuning", "steps": "in steps, fine-tuned after each"}[
+        found.way["when"]
+    ]
+    if found.way["recover"]:
+        way = "in steps" if found.way["when"] == "steps" else "after fine-tuning"
+        way += ", then recovered by distilling from the whole model"
+    described = f"{first.layers} layers, {seeds} seed{'' if seeds == 1 else 's'}, on {found.device}; dropped {way}"
+    most: list[Item] = [
+        Table(rows=tolerance_rows(found)),
+        note(
+            "Of the numbers tried, by the mean score; in brackets the strategy that loses least. Losses below what "
+            "chance alone makes (the last column, in points) prove nothing.",
+            "quiet",
+        ),
+    ]
+    sections = [
+        Section(items=[note(described, "quiet")]),
+        Section(title="Findings", items=notes(found.findings())),
+        Section(title="Maximum number of layers that can go", items=most),
+        Section(title="Curves", items=[*map(_curves, found.tasks), *map(_times, found.tasks)]),
+    ]
+    if len(found.tasks) > 1:
+        sections.append(Section(title="Mean over the tasks", items=[Table(rows=average_rows(found))]))
+    for table in found.tasks:
+        items: list[Item] = [*notes(table.notes, "warning"), Table(rows=score_rows(table))]
+        items += [note(f"{table.steps:,} steps a run", "quiet"), Table(rows=cost_rows(table))]
+        sections.append(Section(title=f"{table.task}, {table.metric.replace('_', ' ')}", items=items))
+    return Report(title=f"Layers dropped from {found.model}", sections=sections, data=found.as_plain())
+
+
 def score_rows(table: TaskTable) -> list[list[str]]:
     """Strategy by number of layers: mean and deviation, in points; the whole model first."""
     rows = [["", "0 dropped", *(f"{count} dropped" for count in table.drops)]]
@@ -185,3 +224,58 @@ def cost_rows(table: TaskTable) -> list[list[str]]:
 def _points(cell: Cell) -> str:
     spread = "" if cell.deviation is None else f" ±{100 * cell.deviation:.2f}"
     return f"{100 * cell.mean:.2f}{spread}"
+
+
+def _curves(table: TaskTable) -> Plot:
+    return Plot(
+        title=f"{table.task}: {table.metric.replace('_', ' ')} by layers dropped",
+        reading="Mean over the seeds, bars: one standard deviation. Grey: 1, 2 and 3 points below the whole model.",
+        draw=partial(_draw_curves, table),
+    )
+
+
+def _draw_curves(table: TaskTable, axes: "Axes") -> None:
+    places = [0, *table.drops]
+    for tolerance in TOLERANCES:
+        axes.axhline(100 * (table.whole.mean - tolerance), color=GREY, linewidth=0.8, linestyle="--")
+    for number, (name, row) in enumerate(table.cells.items()):
+        cells = [table.whole, *(row[count] for count in table.drops)]
+        aside = 0.06 * (number - (len(table.cells) - 1) / 2)  # or bars would hide each other
+        axes.errorbar(
+            [place + (aside if place else 0) for place in places],
+            [100 * cell.mean for cell in cells],
+            yerr=[100 * (cell.deviation or 0) for cell in cells],
+            color=COLOURS[number % len(COLOURS)],
+            marker=MARKERS[number % len(MARKERS)],
+            markersize=5,
+            capsize=2,
+            linewidth=1.4,
+            label=name,
+        )
+    axes.set_xticks(places)
+    axes.set_xlabel("layers dropped")
+
+
+def _times(table: TaskTable) -> Plot:
+    return Plot(
+        title=f"{table.task}: cost relative to the whole model",
+        reading="Time and parameters as a share of the whole model's; grey: the share of layers that is left.",
+        draw=partial(_draw_times, table),
+    )
+
+
+def _draw_times(table: TaskTable, axes: "Axes") -> None:
+    whole, places = table.costs[0], [cost.dropped for cost in table.costs]
+    for number, (label, shares) in enumerate(
+        (
+            ("fine-tuning", [cost.finetune_seconds / whole.finetune_seconds for cost in table.costs]),
+            ("inference", [cost.inference_milliseconds / whole.inference_milliseconds for cost in table.costs]),
+            ("parameters", [cost.parameters / whole.parameters for cost in table.costs]),
+        )
+    ):
+        axes.plot(places, [100 * share for share in shares], MARKERS[number] + "-", color=COLOURS[number], label=label)
+    axes.plot(places, [100 * (1 - place / table.layers) for place in places], "--", color=GREY, label="layers")
+    axes.set_ylim(0, None)
+    axes.set_xticks(places)
+    axes.set(xlabel="layers dropped", ylabel="% of the whole model")
+    axes.legend(frameon=False, fontsize=8, loc="lower left")

@@ -1,17 +1,16 @@
 """The tables of Poor Man's BERT for a model and tasks: every strategy by every number of layers, over several seeds.
 
-Each task has a folder of its own in which every run is noted as it ends, so a comparison that was stopped goes on, and
-several processes may work on one: each takes runs that no other has. Times are of the machine at hand. No run ends
-early, so that those of one task take equally many steps.
+Each task has a folder of its own in which every run is noted as it ends, so a comparison that was stopped resumes.
+Times are of the machine at hand. No run ends early, so that those of one task take equally many steps.
 """
 
+import logging
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from litebert.claims import CLAIMED, others_at_work, seen_at_work
 from litebert.durations import format_duration
-from litebert.runs import update_run
+from litebert.runs import RunLock, update_run
 from litebert.shrink.costs import inference_seconds, with_head
 from litebert.shrink.drop import count_parameters, kept_plan, sharing
 from litebert.shrink.strategies import FIXED, Layers, Strategy, check_count, kept_of
@@ -25,7 +24,6 @@ from litebert.shrink.tuning import (
     comparable,
     keeping_rules,
     note_runs,
-    wait,
 )
 from litebert.tasks.examples import TaskData
 from litebert.tasks.finetuning import FinetuneSettings, Prepared, check_folder, prepare
@@ -33,7 +31,8 @@ from litebert.train.stop import StopSignal
 from litebert_lab.compare.comparison import Cell, Comparison, Cost, TaskTable
 
 COMPARED: tuple[Strategy, ...] = ("top", "bottom", "even", "odd", "symmetric", "contribution")
-Say = Callable[[str], None]
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,24 +49,21 @@ def compare(
     settings: FinetuneSettings,
     tasks: Sequence[tuple[TaskData, FinetuneSettings]],
     grid: Grid,
-    say: Say = lambda _: None,
 ) -> Comparison:
     """Measure everything that is not known yet. Every task comes with settings whose recipe is for it."""
-    if not settings.resume or settings.out.is_file():  # going on may be beginning: of several processes, one is first
-        check_folder(settings.out, settings.resume)
+    check_folder(settings.out, settings.resume)
     for data, _ in tasks:
         check_metric(data)
-    settings.out.mkdir(parents=True, exist_ok=True)
-    with seen_at_work(settings.out):
+    with RunLock(settings.out):
         asked = {"tasks": [data.name for data, _ in tasks], "drops": list(grid.drops), "seeds": list(grid.seeds)}
         note_runs(settings, {"model": settings.model}, asked | {"strategies": list(grid.strategies)})
-        tables = [_compare_task(one, data, grid, say) for data, one in tasks]
+        tables = [_compare_task(one, data, grid) for data, one in tasks]
         found = Comparison(model=settings.model, device=settings.device, way=grid.way.as_plain(), tasks=tables)
         update_run(settings.out, status="finished", result={"tasks": {one.task: one.whole.mean for one in tables}})
     return found
 
 
-def _compare_task(settings: FinetuneSettings, data: TaskData, grid: Grid, say: Say) -> TaskTable:
+def _compare_task(settings: FinetuneSettings, data: TaskData, grid: Grid) -> TaskTable:
     """The table of one task."""
     settings.out.mkdir(parents=True, exist_ok=True)
     prepared = prepare(settings, data)
@@ -83,15 +79,12 @@ def _compare_task(settings: FinetuneSettings, data: TaskData, grid: Grid, say: S
         file=settings.out / TRIALS_FILE,
         same=lambda kept: (len(kept), kept_plan(plan, kept)),
         is_begun=tuning.is_begun,
-        is_shared=lambda kept, seed: others_at_work(
-            settings.out.parent.glob(f"*/{TRIALS_FOLDER}/*{CLAIMED}"), own=tuning.claim(kept, seed).path
-        ),
     )
     rules = keeping_rules(grid.strategies, prepared, settings.device)
     everything = tuple(range(1, len(plan) + 1))
     layers = dict.fromkeys([everything, *(rules[name](count) for count in grid.drops for name in grid.strategies)])
     with StopSignal() as tuning.stop:
-        _measure([(kept, seed) for kept in layers for seed in grid.seeds], trials, tuning, say)
+        _measure([(kept, seed) for kept in layers for seed in grid.seeds], trials, tuning)
     whole = Cell.of(everything, trials.of_seeds(everything, grid.seeds))
     cells = {
         name: {
@@ -104,12 +97,8 @@ def _compare_task(settings: FinetuneSettings, data: TaskData, grid: Grid, say: S
         notes.append("all layers are one shared block, so every strategy leaves the same model")
     if grid.way.when == "after" and grid.way.recover is None:
         notes.append("layers go after fine-tuning and nothing follows: the time of fewer layers is that of scoring")
-    folder = settings.out / TRIALS_FOLDER
-    if not others_at_work(folder.glob(f"*{CLAIMED}")):
-        shutil.rmtree(folder, ignore_errors=True)
-    costs, alone = _costs(prepared, settings, (0, *grid.drops), trials)
-    if not alone:
-        notes.append("several runs used the machine at the same time, so times of fine-tuning say little")
+    shutil.rmtree(settings.out / TRIALS_FOLDER, ignore_errors=True)
+    costs = _costs(prepared, settings, (0, *grid.drops), trials)
     update_run(settings.out, status="finished", result={"score": whole.mean})
     return TaskTable(
         task=data.name,
@@ -123,39 +112,30 @@ def _compare_task(settings: FinetuneSettings, data: TaskData, grid: Grid, say: S
     )
 
 
-def _measure(work: Sequence[tuple[Layers, int]], trials: Trials, tuning: Tuning, say: Say) -> None:
-    """Run what is not known and no other process is at, until all of it is known, and say how far it is."""
+def _measure(work: Sequence[tuple[Layers, int]], trials: Trials, tuning: Tuning) -> None:
+    """Run what is not known yet, one after another, and report progress."""
     data = tuning.prepared.data
-    while work := [one for one in work if not trials.knows(*one)]:
-        before = trials.measured
-        for kept, seed in work:
-            with tuning.claim(kept, seed) as ours:
-                trials.read_again()
-                if not ours or trials.knows(kept, seed):
-                    continue
-                score = trials.measure(kept, seed)
-                folder = tuning.folder(kept, seed)
-                if not tuning.is_needed(folder):
-                    shutil.rmtree(folder, ignore_errors=True)
-            left = sum(trials.seconds(len(other)) for other, number in work if not trials.knows(other, number))
-            say(
-                f"{data.name}: {len(kept)} layers kept, seed {seed}: {data.metrics[0]} {score:.4f}; about "
-                f"{format_duration(left)} left for this task"
-            )
-        if trials.measured == before:
-            wait(tuning.stop)
-            trials.read_again()
+    for kept, seed in work:
+        if trials.knows(kept, seed):
+            continue
+        score = trials.measure(kept, seed)
+        folder = tuning.folder(kept, seed)
+        if not tuning.is_needed(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+        left = sum(trials.seconds(len(other)) for other, number in work if not trials.knows(other, number))
+        log.info(
+            f"{data.name}: {len(kept)} layers kept, seed {seed}: {data.metrics[0]} {score:.4f}; about "
+            f"{format_duration(left)} left for this task"
+        )
 
 
-def _costs(
-    prepared: Prepared, settings: FinetuneSettings, drops: Sequence[int], trials: Trials
-) -> tuple[list[Cost], bool]:
-    """What each number of layers costs here, and whether fine-tuning had the machine to itself."""
+def _costs(prepared: Prepared, settings: FinetuneSettings, drops: Sequence[int], trials: Trials) -> list[Cost]:
+    """What each number of layers costs here."""
     depth = prepared.source.network.config.encoder.num_layers
     networks = [with_head(prepared, kept_of(depth, FIXED["top"](depth, count))) for count in drops]
     seconds = inference_seconds(networks, prepared, settings.device)
     fastest = [trials.fastest(depth - count) for count in drops]
-    costs = [
+    return [
         Cost(
             dropped=count,
             parameters=count_parameters(small.config),
@@ -164,4 +144,3 @@ def _costs(
         )
         for count, small, trial, each in zip(drops, networks, fastest, seconds, strict=True)
     ]
-    return costs, not any(trial.shared for trial in fastest)

@@ -1,15 +1,12 @@
 """``litebert-lab compare``. Light at import: what the command needs, it imports when it runs."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from litebert.errors import InputError
-from litebert.shrink.task_verbs import TaskAsked, print_rows
-
-if TYPE_CHECKING:
-    from litebert_lab.compare.comparison import Comparison
+from litebert.shrink.task_verbs import TaskAsked
 
 COMPARISON, PAGE = "comparison.json", "comparison.html"
 
@@ -57,12 +54,12 @@ def compare(
         device=device,
     )
     asked.check()
-    import json
     from dataclasses import replace
 
+    from litebert.report import print_report, to_html, to_json
     from litebert.runs import write_atomically
     from litebert_lab.compare import run
-    from litebert_lab.compare.page import make_page
+    from litebert_lab.compare.comparison import comparison_report
 
     strategies, way = asked.strategies(run.COMPARED), asked.way()
     grid = run.Grid(drops=drops, strategies=strategies, seeds=tuple(range(seeds)), way=way)
@@ -72,14 +69,14 @@ def compare(
         read = asked.read(name)
         settings = asked.settings(read, ("patience=0",))  # equally many steps, or times would not compare
         tasks.append((read, replace(settings, out=out / read.name)))
-    found = run.compare(asked.settings(tasks[0][0]), tasks, grid, lambda sentence: typer.echo(sentence, err=True))
-    plain = json.dumps(found.as_plain(), indent=2)
-    write_atomically(out / COMPARISON, plain + "\n")
-    write_atomically(out / PAGE, make_page(found))
+    found = run.compare(asked.settings(tasks[0][0]), tasks, grid)
+    report = comparison_report(found)
+    write_atomically(out / COMPARISON, to_json(report) + "\n")
+    write_atomically(out / PAGE, to_html(report))
     if as_json:
-        typer.echo(plain)
+        typer.echo(to_json(report))
         return
-    _print(found)
+    print_report(report)
     typer.echo(f"wrote {out / COMPARISON} and {out / PAGE}")
 
 
@@ -89,22 +86,3 @@ def parse_drops(text: str) -> tuple[int, ...]:
     if not words or not all(word.isdecimal() and int(word) for word in words):
         raise InputError(f"drop is '{text}' but must be numbers such as 2,4,6, each 1 or more")
     return tuple(sorted({int(word) for word in words}))
-
-
-def _print(found: "Comparison") -> None:
-    """The tables on a terminal."""
-    from litebert_lab.compare.comparison import average_rows, cost_rows, score_rows, tolerance_rows
-
-    for table in found.tasks:
-        typer.echo(f"{table.task}, {table.metric.replace('_', ' ')} ({table.steps:,} steps a run)")
-        for note in table.notes:
-            typer.echo(f"note: {note}")
-        print_rows(score_rows(table))
-        print_rows(cost_rows(table))
-    if len(found.tasks) > 1:
-        typer.echo("mean over the tasks")
-        print_rows(average_rows(found))
-    typer.echo("the most layers that may go, of the numbers tried")
-    print_rows(tolerance_rows(found))
-    for sentence in found.findings():
-        typer.echo(sentence)

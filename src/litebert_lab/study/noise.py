@@ -14,14 +14,12 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import norm, t
 
 Verdict = Literal["reproduced", "not reproduced", "too small to tell"]
 Sums = npt.NDArray[np.float64]  # (batches, 2): a sum and how many items it is over
 
 UNSEEN = 0.01  # of a figure: what another seed is taken to change where there is none
-
-# Student's t, two-sided 95%, by degrees of freedom.
-_T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,11 +72,7 @@ def error_of(figures: Sequence[Sums]) -> float | None:
 
 def t95(freedom: int | None) -> float:
     """How many standard errors a 95% interval reaches to either side; None: the noise is known well."""
-    if freedom is None:
-        return 1.96
-    if freedom <= len(_T95):
-        return _T95[freedom - 1]
-    return 1.96 + 2.4 / freedom + 3.0 / freedom**2  # within 0.005 from ten on
+    return float(norm.ppf(0.975) if freedom is None else t.ppf(0.975, freedom))
 
 
 def mean_of(figures: Sequence[Sums]) -> float:

@@ -1,32 +1,25 @@
-"""What a study found: figures by row with their errors, verdicts by finding, as JSON and as text. No torch here."""
+"""What a study found: figures by row with their errors, verdicts by finding, and a report of them. No torch here."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from litebert.report import Note, Report, Section, Style, Table, note, notes
 from litebert_lab.study.noise import Judged, Sums, error_of, judge, mean_of
 from litebert_lab.study.plans import Finding, Row, Study, worse
+from litebert_lab.study.plots import METRICS, plots
 
 if TYPE_CHECKING:
     from litebert_lab.study.run import Done
 
-METRICS = {
-    "mlm_loss": "MLM loss",
-    "mlm_accuracy": "MLM",
-    "nsp_accuracy": "NSP",
-    "sop_accuracy": "SOP",
-}
 LEFT_AS_IS = 0.1  # of the places to predict
 JUDGED_BY = (
     "Judged by held-out text, masked plainly at 15%, the same for every row. A finding is reproduced, or not, where "
     "its difference is larger than a 95% interval of the noise: of seeds and of the text; with one seed of the text "
     "alone, but 1% of the figure at the least."
 )
-AT_ONCE = (
-    "{count} of the runs were trained while others were: on one device they had only a part of it in their minutes, so "
-    "compare them with care."
-)
+STYLES: dict[str, Style] = {"reproduced": "good", "not reproduced": "bad"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +44,8 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
-    """The study as people read it."""
+class Outcome:
+    """The figures and verdicts of a study."""
 
     study: Study
     lines: tuple[Line, ...]
@@ -64,7 +57,7 @@ class Report:
     ranking: str  # of the rows, where that is of interest
 
 
-def report_of(done: "Done") -> Report:
+def outcome_of(done: "Done") -> Outcome:
     """Figures and verdicts from the scores that are there."""
     study = done.study
     by_metric = {metric: _by_row(done, metric) for metric in _metrics(study)}
@@ -72,11 +65,11 @@ def report_of(done: "Done") -> Report:
         row.name: _line(done, row, {metric: found[row.name] for metric, found in by_metric.items()})
         for row in study.rows
     }
-    return Report(
+    return Outcome(
         study=study,
         lines=tuple(replace(line, difference=_difference(line, lines)) for line in lines.values()),
         verdicts=tuple((finding, judged(finding, by_metric, done.unigram)) for finding in study.findings),
-        notes=(*done.notes, *_at_once(done)),
+        notes=done.notes,
         complete=done.complete,
         unigram=done.unigram,
         length="as set" if done.settings.steps else f"in {done.settings.length}",
@@ -102,18 +95,18 @@ def at_frequencies(loss: float, unigram: float) -> bool:
     return loss > (1 - LEFT_AS_IS) * unigram
 
 
-def as_json(done: "Done", report: Report) -> dict[str, Any]:
+def as_json(done: "Done", outcome: Outcome) -> dict[str, Any]:
     """Everything, for machines."""
     return {
-        "study": report.study.name,
-        "about": report.study.about,
-        "paper": report.study.table,
+        "study": outcome.study.name,
+        "about": outcome.study.about,
+        "paper": outcome.study.table,
         "settings": {**done.settings.facts(), "seeds": done.settings.seeds, "corpus": done.corpus},
-        "complete": report.complete,
-        "unigram_loss": report.unigram,
+        "complete": outcome.complete,
+        "unigram_loss": outcome.unigram,
         "judged_by": JUDGED_BY,
-        "ranking": report.ranking,
-        "notes": list(report.notes),
+        "ranking": outcome.ranking,
+        "notes": list(outcome.notes),
         "rows": [
             {
                 "name": line.row.name,
@@ -127,7 +120,7 @@ def as_json(done: "Done", report: Report) -> dict[str, Any]:
                 "figures": {name: asdict(figure) for name, figure in line.figures.items()},
                 "paper": dict(line.row.paper),
             }
-            for line in report.lines
+            for line in outcome.lines
         ],
         "findings": [
             {
@@ -137,27 +130,27 @@ def as_json(done: "Done", report: Report) -> dict[str, Any]:
                 **asdict(found),
                 "verdict": verdict_of(finding, found),
             }
-            for finding, found in report.verdicts
+            for finding, found in outcome.verdicts
         ],
     }
 
 
-def table_of(report: Report) -> list[tuple[str, ...]]:
+def table_of(outcome: Outcome) -> list[tuple[str, ...]]:
     """Headings, then a row a line; the paper's columns stand on the right."""
-    published = list(dict.fromkeys(name for line in report.lines for name in line.row.paper))
-    shown = [metric for metric in report.study.metrics if any(metric in line.figures for line in report.lines)]
-    beside = any(line.row.beside for line in report.lines)
+    published = list(dict.fromkeys(name for line in outcome.lines for name in line.row.paper))
+    shown = [metric for metric in outcome.study.metrics if any(metric in line.figures for line in outcome.lines)]
+    beside = any(line.row.beside for line in outcome.lines)
     rows: list[tuple[str, ...]] = [
         (
             "row",
             "parameters",
             *(METRICS[metric] for metric in shown),
             *(["loss against above"] if beside else []),
-            f"steps ({report.length})",
+            f"steps ({outcome.length})",
             *(f"paper: {name}" for name in published),
         )
     ]
-    for line in report.lines:
+    for line in outcome.lines:
         rows.append(
             (
                 line.row.label,
@@ -180,27 +173,35 @@ def in_figures(metric: str, figure: Figure | None) -> str:
     return f"{times * figure.value:.{digits}f}{error}{unit}"
 
 
-def as_text(report: Report) -> str:
-    """The table and the verdicts for a terminal."""
-    rows = table_of(report)
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    table = f" (the paper's table: {report.study.table})" if report.study.table else ""
-    lines = [f"{report.study.about}{table}", ""]
-    for row in rows:
-        cells = [
-            cell.rjust(width) if place else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    lines += ["", *(f"{line.row.label}: {line.remark}" for line in report.lines if line.remark)]
-    if report.ranking:
-        lines.append(f"The least loss first: {report.ranking}")
-    for finding, found in report.verdicts:
-        lines += [f"{verdict_of(finding, found).upper()}: {finding.text}", f"    {explained(finding, found)}"]
-    lines += ["", JUDGED_BY, *report.notes]
-    if not report.complete:
-        lines.append("Not all rows are there yet; the same command goes on.")
-    return "\n".join(lines)
+def study_report(done: "Done", outcome: Outcome) -> Report:
+    """The study as people read it."""
+    study, settings = outcome.study, done.settings
+    described = f"{settings.preset} with the {settings.recipe} recipe, {settings.length} a row, seeds: {settings.seeds}"
+    if settings.words:
+        described += f", {' '.join(settings.words)}"
+    if study.table:
+        described += f"; beside the paper's table of {study.table}"
+    remarks = [f"{line.row.label}: {line.remark}" for line in outcome.lines if line.remark]
+    if not outcome.complete:
+        remarks.append("Not all rows are there yet; the same command goes on.")
+    ranking = [note(f"Lowest loss first: {outcome.ranking}", "strong")] if outcome.ranking else []
+    verdicts = [_verdict(finding, found) for finding, found in outcome.verdicts]
+    return Report(
+        title=f"Study: {study.about}",
+        sections=[
+            Section(items=[note(described, "quiet"), *notes(remarks, "warning")]),
+            Section(title="Rows", items=[Table(rows=table_of(outcome)), *notes(outcome.notes, "quiet")]),
+            Section(title="Findings", items=[*ranking, *verdicts, note(JUDGED_BY, "quiet")]),
+            Section(title="Plots", items=plots(done, outcome)),
+        ],
+        data=as_json(done, outcome),
+    )
+
+
+def _verdict(finding: Finding, found: Judged) -> Note:
+    style = STYLES.get(found.verdict, "strong")
+    words = verdict_of(finding, found)
+    return Note(((words, style), (f": {finding.text}", ""), (f"\n{explained(finding, found)}", "quiet")))
 
 
 def verdict_of(finding: Finding, found: Judged) -> str:
@@ -243,13 +244,6 @@ def _ranking(study: Study, losses: Mapping[str, Sequence[Sums]], unigram: float)
         told = judged(worse("", row.name, better.name), {"mlm_loss": losses}, unigram).verdict == "reproduced"
         said += f" {'<' if told else '~'} {row.label}"
     return said
-
-
-def _at_once(done: "Done") -> list[str]:
-    """What to say of runs that shared a device: minutes are worth less then, steps are not."""
-    runs = [score for row in done.study.trained for score in done.scores[row.name].values()]
-    count = sum(bool(score.facts.get("shared")) for score in runs)
-    return [AT_ONCE.format(count=count)] if count and done.settings.budget else []
 
 
 def _metrics(study: Study) -> list[str]:

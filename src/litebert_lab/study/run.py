@@ -1,20 +1,16 @@
-"""A study from its first row to its verdicts. It can be stopped and gone on with anywhere, and shared out.
-
-Several processes may work on one folder: each takes a row that no other has, and takes up one whose process died.
-"""
+"""A study from its first row to its verdicts: rows run one after another, and a study that was stopped resumes."""
 
 import gc
+import logging
 import shutil
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from litebert.checkpoints.training import saved_states
-from litebert.claims import CLAIMED, Claim, others_at_work, seen_at_work
 from litebert.corpus.frequencies import unigram_entropy
 from litebert.corpus.store import Store
 from litebert.durations import format_duration, parse_duration
@@ -25,15 +21,15 @@ from litebert.pretrain.arguments import bound_from, settings_from
 from litebert.pretrain.recipe import RECIPE_FIELDS
 from litebert.pretrain.run import PretrainSettings, network_config, pretrain
 from litebert.pretrain.score import ORDERS
-from litebert.runs import CHECKPOINTS, LOCK_FILE, MODEL_FOLDER, parent_of, read_run, update_run, write_run
+from litebert.runs import CHECKPOINTS, LOCK_FILE, MODEL_FOLDER, RunLock, parent_of, read_run, update_run, write_run
 from litebert.train.stop import StopSignal
 from litebert_lab.study.catalogue import study_of
 from litebert_lab.study.plans import Row, Study
 from litebert_lab.study.scores import RowScores, read_scores, score_run
 
 ROWS = "rows"
-NOTE_CLAIM = "study.claim"  # held while the note of the study, or its report, is written
-WAIT = 1.0  # seconds between looks at what other processes are at
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +85,10 @@ class Done:
     def complete(self) -> bool:
         return all(len(self.scores[row.name]) >= self.settings.seeds for row in self.study.rows)
 
+    def folder(self, row: Row, seed: int) -> Path:
+        """Where a row of a seed is trained."""
+        return row_folder(self.settings, row, seed)
+
 
 def plan_study(settings: StudySettings) -> Done:
     """The study with every row's settings checked, and the scores that are there already."""
@@ -111,34 +111,26 @@ def plan_study(settings: StudySettings) -> Done:
     return Done(study, settings, parameters, scores, store.fingerprint, unigram_entropy(store), notes)
 
 
-def run_study(settings: StudySettings, say: Callable[[str], None]) -> Done:
-    """Train and score every row that is not there yet, or wait for it where another process is at it.
-
-    Stops, to be gone on with, when asked to.
-    """
+def run_study(settings: StudySettings) -> Done:
+    """Train and score every row that is not there yet; stops, to be resumed, when asked to."""
     done = plan_study(settings)
-    settings.out.mkdir(parents=True, exist_ok=True)
-    _note(settings, done)
-    store = Store.open(settings.corpus)
-    waiting = False
-    with seen_at_work(settings.out), StopSignal() as stop:
-        while not done.complete and not stop:
-            outcome = _take_row(done, store, say)
-            if outcome == "stopped":
+    with RunLock(settings.out), StopSignal() as stop:
+        _note(settings, done)
+        store = Store.open(settings.corpus)
+        for row, seed in _rows(done):
+            if stop:
                 break
-            if outcome == "none":
-                if not waiting:
-                    say("other processes are at the rows that are left; waiting for them")
-                time.sleep(WAIT)
-            waiting = outcome == "none"
+            if seed in done.scores[row.name]:
+                continue
+            finished = sum(len(done.scores[other.name]) for other in done.study.trained)
+            log.info(f"{row.label}, seed {seed} ({finished} of {settings.seeds * len(done.study.trained)} runs done)")
+            if not _run_row(settings, done.study, row, seed, store):
+                break
             done = with_scores(done)
-    if done.complete:
-        update_run(settings.out, status="finished")
-        return done
-    say("stopped; the same command goes on from here")
-    if not others_at_work(_claims(settings)):
-        update_run(settings.out, status="stopped")
-    return with_scores(done)
+        update_run(settings.out, status="finished" if done.complete else "stopped")
+    if not done.complete:
+        log.info("stopped; the same command resumes")
+    return done
 
 
 def with_scores(done: Done) -> Done:
@@ -195,58 +187,28 @@ def _scores_of(settings: StudySettings, study: Study) -> dict[str, dict[int, Row
     return scores
 
 
-def _left(done: Done) -> Iterator[tuple[Row, int]]:
-    """What can be run now: every row of the first seed, then of the next, so that a study cut short has a table."""
+def _rows(done: Done) -> Iterator[tuple[Row, int]]:
+    """All rows of the first seed, then of the next, so that a study cut short has a table."""
     for seed in range(done.settings.seeds):
         for row in done.study.trained:
-            can_start = not row.start or seed in done.scores[row.start]
-            if seed not in done.scores[row.name] and can_start:
-                yield row, seed
+            yield row, seed
 
 
-def _take_row(done: Done, store: Store, say: Callable[[str], None]) -> Literal["done", "stopped", "none"]:
-    """Train and score the first row that no process has; none: others have all that can be run now."""
-    settings = done.settings
-    for row, seed in _left(done):
-        folder = row_folder(settings, row, seed)
-        with Claim(_claim(folder)) as ours:
-            if not ours or read_scores(folder) is not None:  # another one has it, or had it until a moment ago
-                continue
-            finished = sum(len(done.scores[other.name]) for other in done.study.trained)
-            say(f"{row.label}, seed {seed} ({finished} of {settings.seeds * len(done.study.trained)} runs are there)")
-            with seen_at_work(settings.out):  # the process that was seen may have ended
-                return "done" if _run_row(settings, done.study, row, seed, store, say) else "stopped"
-    return "none"
-
-
-def _claim(folder: Path) -> Path:
-    """What a process holds while it is at a row; beside its folder, which may be emptied."""
-    return folder.with_name(folder.name + CLAIMED)
-
-
-def _claims(settings: StudySettings) -> list[Path]:
-    return list((settings.out / ROWS).glob(f"*{CLAIMED}"))
-
-
-def _run_row(
-    settings: StudySettings, study: Study, row: Row, seed: int, store: Store, say: Callable[[str], None]
-) -> bool:
+def _run_row(settings: StudySettings, study: Study, row: Row, seed: int, store: Store) -> bool:
     """Train a row, or go on with it, and score it; False when it was asked to stop."""
     folder = row_folder(settings, row, seed)
     chosen = replace(row_settings(settings, study, row, seed), resume=bool(saved_states(folder)))
-    shared = others_at_work(_claims(settings), own=_claim(folder))
     note = read_run(folder)
     if note is None or note.status not in ("finished", "diverged") or not (folder / MODEL_FOLDER).is_dir():
         if folder.exists() and not chosen.resume:
             shutil.rmtree(folder)  # killed before its first state was saved: there is nothing in it
-        if pretrain(chosen, say).status == "stopped":
+        if pretrain(chosen, log.info).status == "stopped":
             return False
-    shared = shared or others_at_work(_claims(settings), own=_claim(folder))
     length = chosen.recipe.lengths[-1][1]
     own = chosen.recipe.order
     asked = (own, *(order for order in ORDERS if order != own)) if "nsp_accuracy" in study.metrics else (own,)
     depths = [other.depth for other in study.rows if other.model == row.name and other.depth is not None]
-    score_run(folder, store, length, asked, torch.device(chosen.device), depths=depths, shared=shared)
+    score_run(folder, store, length, asked, torch.device(chosen.device), depths=depths)
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)  # states of a finished row are of no more use
     torch._dynamo.reset()  # graphs of one row are of no use to the next, and torch keeps only so many
     gc.collect()
@@ -256,22 +218,21 @@ def _run_row(
 
 
 def _note(settings: StudySettings, done: Done) -> None:
-    """Leave, or compare with, the note of what this study is of; of several processes, one is first."""
+    """Write, or compare with, the note of what this study is of."""
     facts = {**settings.facts(), "corpus": done.corpus}
-    with Claim(settings.out / NOTE_CLAIM, wait=True):
-        known = read_run(settings.out)
-        if known is None:
-            if any(path.name not in (LOCK_FILE, NOTE_CLAIM) for path in settings.out.iterdir()):
-                raise InputError(f"{settings.out} is not empty and holds no study; name another folder")
-            write_run(settings.out, "study", facts, parents=[parent_of("corpus", settings.corpus)], status="running")
-            return
-        for name, value in facts.items():
-            if known.settings.get(name) != value:
-                raise InputError(
-                    f"{settings.out} holds a study with {name} {known.settings.get(name)}, not {value}; go on with the "
-                    "same, or name another folder"
-                )
-        update_run(settings.out, status="running")
+    known = read_run(settings.out)
+    if known is None:
+        if any(path.name != LOCK_FILE for path in settings.out.iterdir()):
+            raise InputError(f"{settings.out} is not empty and holds no study; name another folder")
+        write_run(settings.out, "study", facts, parents=[parent_of("corpus", settings.corpus)], status="running")
+        return
+    for name, value in facts.items():
+        if known.settings.get(name) != value:
+            raise InputError(
+                f"{settings.out} holds a study with {name} {known.settings.get(name)}, not {value}; use the same, or "
+                "name another folder"
+            )
+    update_run(settings.out, status="running")
 
 
 def _is_recipe(word: str) -> bool:

@@ -30,7 +30,7 @@ class RowScores:
 
     status: str
     table: Table
-    facts: Mapping[str, Any]  # steps, tokens, seconds, and whether other rows were trained at the same time
+    facts: Mapping[str, Any]  # steps, tokens, seconds
 
     def at(self, depth: int | None) -> "RowScores":
         """The scores after so many layers; None: after all."""
@@ -58,13 +58,12 @@ def score_run(
     device: torch.device,
     *,
     depths: Sequence[int] = (),
-    shared: bool = False,
 ) -> RowScores:
     """Score the model of a run, at smaller depths, too, where these are given, and leave the sums in its folder."""
     if not store.split("held_out").num_tokens:
         raise InputError(f"{store.folder} has no held-out text to judge by; build it with --held-out 5%")
     note = json.loads((run / "run.json").read_text(encoding="utf-8"))
-    facts = {**{name: note["result"].get(name) for name in ("step", "tokens", "seconds")}, "shared": shared}
+    facts = {name: note["result"].get(name) for name in ("step", "tokens", "seconds")}
     table: Table = {}
     if note["status"] == "finished":
         network, kind = load_model(run / "model").network, precision.default_precision(device)

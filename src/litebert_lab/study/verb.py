@@ -34,18 +34,12 @@ def study(
 ) -> None:
     """Rerun a table of the ALBERT paper (or our own: recipe, elastic) at your own scale, and say which findings hold.
 
-    Give the same command again to go on with a study that was stopped: finished rows are not run again.
-
-    Given in several terminals at once, the command shares the rows out.
+    Give the same command again to resume a study that was stopped: finished rows are not run again.
     """
-    import json
-
-    from litebert.claims import Claim
+    from litebert.report import print_report, to_html, to_json
     from litebert.runs import write_atomically
-    from litebert_lab.study.page import make_page
-    from litebert_lab.study.report import as_json as in_json
-    from litebert_lab.study.report import as_text, report_of
-    from litebert_lab.study.run import NOTE_CLAIM, StudySettings, in_words, plan_study, run_study, with_scores
+    from litebert_lab.study.report import outcome_of, study_report
+    from litebert_lab.study.run import StudySettings, in_words, plan_study, run_study
 
     settings = StudySettings(
         study=name,
@@ -65,22 +59,22 @@ def study(
     )
     if dry_run:
         done = plan_study(settings)
-        report = report_of(done)
+        outcome = outcome_of(done)
         if as_json:
-            typer.echo(json.dumps(in_json(done, report), indent=2, ensure_ascii=False))
+            typer.echo(to_json(study_report(done, outcome)))
             return
-        for line in (line for line in report.lines if not line.row.model):
+        for line in (line for line in outcome.lines if not line.row.model):
             fields = " ".join(line.row.words)
             start = f" --from {line.row.start}" if line.row.start else ""
             typer.echo(f"{line.row.label:36} {line.parameters / 1e6:8.2f}M  {fields}{start}")
         typer.echo(in_words(settings, done.study))
         return
-    done = run_study(settings, lambda sentence: typer.echo(sentence, err=True))
-    with Claim(out / NOTE_CLAIM, wait=True):  # or a process that stops early could write over a later report
-        done = with_scores(done)
-        report = report_of(done)
-        described = json.dumps(in_json(done, report), indent=2, ensure_ascii=False)
-        write_atomically(out / "study.json", described + "\n")
-        write_atomically(out / "study.html", make_page(done, report))
-    typer.echo(described if as_json else as_text(report))
+    done = run_study(settings)
+    report = study_report(done, outcome_of(done))
+    write_atomically(out / "study.json", to_json(report) + "\n")
+    write_atomically(out / "study.html", to_html(report))
+    if as_json:
+        typer.echo(to_json(report))
+    else:
+        print_report(report)
     typer.echo(f"the page is {out / 'study.html'}", err=True)

@@ -2,20 +2,18 @@
 
 import json
 import signal
-import subprocess
-import sys
 
 import pytest
 import torch
 
 from litebert.checkpoints.folder import load_model
+from litebert.report import to_html
 from litebert.shrink import tuning
 from litebert.shrink.strategies import drop_fixed, kept_of
 from litebert.tasks.find import read_task
 from litebert.tasks.predicting import load_predictor
 from litebert.train.loop import Loop
-from litebert_lab.compare.comparison import Cell, Comparison, Cost, TaskTable, tolerance_rows
-from litebert_lab.compare.page import make_page
+from litebert_lab.compare.comparison import Cell, Comparison, Cost, TaskTable, comparison_report, tolerance_rows
 
 WORDS = ["steps=4", "batch=8", "scores=1", "rate=1e-3", "--columns", "text", "--label", "kind", "--seeds", 2]
 
@@ -182,7 +180,7 @@ def test_what_follows_from_the_scores():
     sentences = " ".join(found.findings())
     assert "2 dropped: best top (87.50), worst bottom (80.00)" in sentences
     assert "fine-tuning takes 50% of the time, inference 50%, and 60% of the parameters" in sentences
-    assert "within 3%" in make_page(found)
+    assert "within 3%" in to_html(comparison_report(found))
 
 
 def test_mistakes_of_a_comparison_get_one_sentence(litebert, litebert_lab, model_folder, table, tmp_path):
@@ -206,27 +204,11 @@ def test_mistakes_of_a_comparison_get_one_sentence(litebert, litebert_lab, model
     assert code == 2 and "leaves nothing" in err
 
 
-def test_processes_divide_the_runs_among_themselves_and_a_last_call_only_reads(
-    litebert_lab, model_folder, table, tmp_path, monkeypatch
-):
+def test_a_finished_comparison_is_read_and_not_run_again(litebert_lab, model_folder, table, tmp_path, monkeypatch):
     model = model_folder(num_layers=4)
-    common = [*WORDS, "--drop", "1,2", "--data", table, "--resume", "-o", tmp_path / "shared"]
-    command = [sys.executable, "-m", "litebert_lab", "compare", model, *common]
-    parts = [["--strategy", "top"], ["--strategy", "bottom"]]
-    processes = [
-        subprocess.Popen([str(word) for word in [*command, *part]], stderr=subprocess.PIPE, text=True) for part in parts
-    ]
-    for process in processes:
-        _, err = process.communicate(timeout=120)
-        assert process.returncode == 0, err
-    trials = [json.loads(line) for line in (tmp_path / "shared/table/trials.jsonl").read_text().splitlines()]
-    done = [(tuple(trial["kept"]), trial["seed"]) for trial in trials]
-    assert len(done) == len(set(done)) == 2 * 5  # all layers are trained once, for both
-    monkeypatch.setattr(tuning, "finetune", None)
-    code, out, err = litebert_lab("compare", model, *common, "--strategy", "top,bottom", "--json")
+    words = [*WORDS, "--drop", "1", "--data", table, "--strategy", "top", "--json", "-o", tmp_path / "out"]
+    code, first, err = litebert_lab("compare", model, *words)
     assert code == 0, err
-    one = json.loads(out)["tasks"][0]
-    assert set(one["cells"]) == {"top", "bottom"}
-    alone = {len(trial["kept"]) for trial in trials if not trial["shared"]}
-    assert any("at the same time" in note for note in one["notes"]) == (alone != {4, 3, 2})
-    assert not (tmp_path / "shared/table/trials").exists()
+    monkeypatch.setattr(tuning, "finetune", None)
+    code, again, err = litebert_lab("compare", model, *words, "--resume")
+    assert code == 0 and json.loads(again)["tasks"][0]["cells"] == json.loads(first)["tasks"][0]["cells"], err

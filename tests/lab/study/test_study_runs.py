@@ -1,6 +1,7 @@
 """Studies end to end on a small store: rows once, gone on with where they stopped, verdicts from their figures."""
 
 import json
+import logging
 import os
 import shutil
 import signal
@@ -16,14 +17,13 @@ from typer.testing import CliRunner
 
 import litebert
 from litebert.checkpoints.training import saved_states
-from litebert.claims import Claim
 from litebert.errors import InputError
 from litebert.pretrain.run import pretrain
 from litebert.runs import read_run, standing
 from litebert_lab.cli import app
 from litebert_lab.study import run as study_run
 from litebert_lab.study.plans import STUDIES
-from litebert_lab.study.report import report_of
+from litebert_lab.study.report import outcome_of
 from litebert_lab.study.run import StudySettings, plan_study, row_folder, row_settings, run_study
 
 WORDS = (
@@ -37,17 +37,13 @@ def settings(store: Path, out: Path, study: str, **changes) -> StudySettings:
     return StudySettings(study=study, out=out, **{**fields, **changes})
 
 
-def quiet(_: str) -> None:
-    pass
-
-
 def weights(folder: Path) -> dict[str, torch.Tensor]:
     return litebert.load(folder).network.state_dict()
 
 
 def test_finished_rows_are_not_run_again_and_more_seeds_add_rows(store, tmp_path, monkeypatch):
     first = settings(store, tmp_path / "study", "dropout")
-    assert run_study(first, quiet).complete
+    assert run_study(first).complete
     trained = []
 
     def counted(chosen, say):
@@ -55,82 +51,64 @@ def test_finished_rows_are_not_run_again_and_more_seeds_add_rows(store, tmp_path
         return pretrain(chosen, say)
 
     monkeypatch.setattr(study_run, "pretrain", counted)
-    assert run_study(first, quiet).complete and not trained
+    assert run_study(first).complete and not trained
     assert not plan_study(replace(first, seeds=2)).complete
-    done = run_study(replace(first, seeds=2), quiet)
+    done = run_study(replace(first, seeds=2))
     assert trained == ["with-seed1", "without-seed1"] and done.complete
-    assert {line.seeds for line in report_of(done).lines} == {2}
+    assert {line.seeds for line in outcome_of(done).lines} == {2}
     assert not list((tmp_path / "study").rglob("checkpoints"))
     with pytest.raises(InputError, match="holds a study with steps 6, not 7"):
-        run_study(replace(first, steps=7), quiet)
+        run_study(replace(first, steps=7))
 
 
 def test_rows_of_the_same_arithmetic(store, tmp_path):
     """Half the layers take more steps for the same work, and a study of steps is another one."""
     chosen = settings(store, tmp_path / "study", "elastic", steps=None, flops=2e8)
-    report = report_of(run_study(chosen, quiet))
+    report = outcome_of(run_study(chosen))
     steps = {line.row.name: line.steps for line in report.lines}
     assert steps["depth-1"] > 1.5 * steps["depth-4"] and report.length == "in 2e+08 operations"
     with pytest.raises(InputError, match="holds a study with steps None, not 6"):
-        run_study(replace(chosen, steps=6, flops=None), quiet)
+        run_study(replace(chosen, steps=6, flops=None))
     with pytest.raises(InputError, match="in one way how long each row trains"):
         replace(chosen, steps=6)
 
 
 def test_a_row_that_was_killed_goes_on_and_ends_the_same(store, tmp_path):
     whole, killed = (settings(store, tmp_path / name, "dropout") for name in ("whole", "killed"))
-    run_study(whole, quiet)
+    run_study(whole)
     study = plan_study(killed).study
     row = study.rows[0]
     (tmp_path / "killed").mkdir()
     study_run._note(killed, plan_study(killed))
-    pretrain(replace(row_settings(killed, study, row, 0), save_steps=3), quiet)
+    pretrain(replace(row_settings(killed, study, row, 0), save_steps=3), lambda _: None)
     folder = row_folder(killed, row, 0)
     shutil.rmtree(saved_states(folder)[-1].folder)  # as if it had been killed after step 3
     shutil.rmtree(folder / "model")
     note = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps({**note, "status": "running"}))
-    said: list[str] = []
-    run_study(killed, said.append)
+    run_study(killed)
     ours = weights(row_folder(killed, row, 0))
     for name, tensor in weights(row_folder(whole, row, 0)).items():
         assert torch.equal(tensor, ours[name]), name
 
 
-def test_a_study_that_is_asked_to_stop_says_how_to_go_on(store, tmp_path, monkeypatch):
+def test_a_study_that_is_asked_to_stop_says_how_to_resume(store, tmp_path, monkeypatch, caplog):
     from litebert.train.loop import Result
 
     monkeypatch.setattr(study_run, "pretrain", lambda *_: Result("stopped", 1, {}, ()))
-    said: list[str] = []
-    done = run_study(settings(store, tmp_path / "study", "dropout"), said.append)
-    assert "the same command goes on" in said[-1] and not done.complete
-    report = report_of(done)
+    with caplog.at_level(logging.INFO):
+        done = run_study(settings(store, tmp_path / "study", "dropout"))
+    assert "the same command resumes" in caplog.messages[-1] and not done.complete
+    report = outcome_of(done)
     assert {found.verdict for _, found in report.verdicts} == {"too small to tell"}
     assert json.loads((tmp_path / "study" / "run.json").read_text())["status"] == "stopped"
 
 
-def test_a_row_that_another_process_has_is_left_to_it_and_taken_up_when_it_lets_go(store, tmp_path, monkeypatch):
-    asked = settings(store, tmp_path / "study", "dropout")
-    trained, said = [], []
-
-    def counted(chosen, say):
-        trained.append(chosen.out.name)
-        return pretrain(chosen, say)
-
-    monkeypatch.setattr(study_run, "pretrain", counted)
-    others = Claim(tmp_path / "study" / "rows" / "with-seed0.claim")
-    with pytest.raises(InputError, match="holds no study"):  # nor does it begin one where something else is
-        others.__enter__()
-        run_study(asked, said.append)
-    others.__exit__(None, None, None)
-    shutil.rmtree(tmp_path / "study")
+def test_a_folder_with_something_else_in_it_is_refused(store, tmp_path):
     (tmp_path / "study").mkdir()
-    study_run._note(asked, plan_study(asked))
-    assert others.__enter__()
-    monkeypatch.setattr(study_run.time, "sleep", lambda _: others.__exit__(None, None, None))
-    assert run_study(asked, said.append).complete
-    assert trained == ["without-seed0", "with-seed0"]
-    assert sum("waiting" in sentence for sentence in said) == 1
+    (tmp_path / "study" / "notes.txt").touch()
+    with pytest.raises(InputError, match="holds no study"):
+        run_study(settings(store, tmp_path / "study", "dropout"))
 
 
 def command(study: StudySettings) -> list[str]:
@@ -145,30 +123,28 @@ def started(study: StudySettings) -> "subprocess.Popen[str]":
     return subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_processes_share_a_study_and_take_up_what_a_dead_one_left(store, tmp_path):
+def test_a_killed_study_resumes_with_the_same_models_and_report(store, tmp_path):
     words = ("num_layers=2", *WORDS[1:])
-    one, many = (settings(store, tmp_path / name, "elastic", words=words) for name in ("one", "many"))
-    assert CliRunner().invoke(app, command(one)).exit_code == 0
-    first = started(many)
-    begun = tmp_path / "many" / "rows" / "depth-1-seed0" / "checkpoints"
+    whole, cut = (settings(store, tmp_path / name, "elastic", words=words) for name in ("whole", "cut"))
+    assert CliRunner().invoke(app, command(whole)).exit_code == 0
+    first = started(cut)
+    begun = tmp_path / "cut" / "rows" / "depth-1-seed0" / "checkpoints"
     limit = time.monotonic() + 60
     while not (begun.is_dir() and any(begun.iterdir())):
         assert first.poll() is None and time.monotonic() < limit, first.communicate()[1]
         time.sleep(0.005)
     first.send_signal(signal.SIGKILL)
     first.communicate()
-    note = read_run(tmp_path / "many")
+    note = read_run(tmp_path / "cut")
     assert note is not None and standing(note) == "killed"
-    processes = [started(many), started(many)]
-    for process in processes:
-        out, err = process.communicate(timeout=120)
-        assert process.returncode == 0, err
-        assert "loss against above" in out  # both end with the whole table
-    assert (tmp_path / "many" / "study.json").read_text() == (tmp_path / "one" / "study.json").read_text()
-    assert read_run(tmp_path / "many").status == "finished"
-    for row in plan_study(many).study.trained:
-        for name, tensor in weights(row_folder(one, row, 0)).items():
-            assert torch.equal(tensor, weights(row_folder(many, row, 0))[name]), (row.name, name)
+    again = started(cut)
+    out, err = again.communicate(timeout=120)
+    assert again.returncode == 0 and "loss against above" in out, err
+    assert (tmp_path / "cut" / "study.json").read_text() == (tmp_path / "whole" / "study.json").read_text()
+    assert read_run(tmp_path / "cut").status == "finished"
+    for row in plan_study(cut).study.trained:
+        for name, tensor in weights(row_folder(whole, row, 0)).items():
+            assert torch.equal(tensor, weights(row_folder(cut, row, 0))[name]), (row.name, name)
 
 
 def test_the_help_names_every_study():
@@ -177,7 +153,7 @@ def test_the_help_names_every_study():
 
 
 def test_depths_start_from_the_next_shallower(store, tmp_path):
-    done = run_study(settings(store, tmp_path / "study", "depth", steps=2), quiet)
+    done = run_study(settings(store, tmp_path / "study", "depth", steps=2))
     assert done.complete
     for row in done.study.rows:
         note = json.loads((row_folder(done.settings, row, 0) / "run.json").read_text())
@@ -189,8 +165,8 @@ def test_depths_start_from_the_next_shallower(store, tmp_path):
 
 
 def test_the_order_study_asks_both_questions(store, tmp_path):
-    done = run_study(settings(store, tmp_path / "study", "order"), quiet)
-    lines = {line.row.name: line for line in report_of(done).lines}
+    done = run_study(settings(store, tmp_path / "study", "order"))
+    lines = {line.row.name: line for line in outcome_of(done).lines}
     for name in ("nsp", "sop"):
         assert {"mlm_loss", "mlm_accuracy", "nsp_accuracy", "sop_accuracy"} == set(lines[name].figures)
     assert set(lines["none"].figures) == {"mlm_loss", "mlm_accuracy"}
@@ -220,4 +196,4 @@ def test_the_verb(store, tmp_path):
     page = (tmp_path / "study" / "study.html").read_text()
     assert page.count("<svg") == 3 and "src=" not in page and "<link" not in page
     again = CliRunner().invoke(app, [*COMMAND, *where])
-    assert "TOO SMALL TO TELL" in again.stdout or "REPRODUCED" in again.stdout
+    assert "too small to tell" in again.stdout or "reproduced" in again.stdout

@@ -13,10 +13,10 @@ from litebert.cli import app
 from litebert.corpus.batches import Batches, BatchSettings
 from litebert.corpus.build import BuildSettings, build_store
 from litebert.corpus.look import look
-from litebert.corpus.look_page import make_page
-from litebert.corpus.look_text import bars, example_text, print_look
+from litebert.corpus.look_report import look_report
 from litebert.corpus.store import Store
 from litebert.errors import InputError
+from litebert.report import print_report, to_html
 from litebert.text.train import TrainSettings, train_tokenizer
 
 WORDS = ("the", "old", "ship", "sailed", "past", "a", "quiet", "harbour", "while", "seven", "gulls", "watched", "from")
@@ -87,7 +87,7 @@ def test_terminal_shows_it(found):
     console = Console(width=120, record=True, file=None, quiet=True)
     console.quiet = False
     with console.capture() as capture:
-        print_look(found, console)
+        print_report(look_report(found), console)
     text = capture.get()
     for word in ("tokens per word", "fill", "words of a span", "[MASK: ", "[SEP]"):
         assert word in text
@@ -95,22 +95,16 @@ def test_terminal_shows_it(found):
 
 def test_it_fits_a_terminal_of_80_columns(found, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
-    print_look(found)
+    print_report(look_report(found))
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     assert any(line.split()[:4] == ["50%", "have", "at", "most"] for line in lines)
 
 
 def test_only_the_label_of_an_example_is_bold(found):
-    text = example_text(found.examples[0])
-    assert not text.style  # of all of it
-    bold = [text.plain[span.start : span.end] for span in text.spans if span.style == "bold"]
+    example = look_report(found).sections[-1].items[0]
+    bold = [text for text, style in example.spans if style == "strong"]
     assert bold[0] == f"({found.examples[0].label}) " and all(part.strip() == "[SEP]" for part in bold[1:])
-
-
-def test_bars():
-    assert bars([9, 0, 0, 4, 4], width=2) == " █"
-    assert bars([0, 1], width=8) == "█"
 
 
 class Tags(HTMLParser):
@@ -125,18 +119,17 @@ class Tags(HTMLParser):
 
 def test_page_is_whole_and_needs_nothing_else(found):
     parser = Tags()
-    page = make_page(found)
+    page = to_html(look_report(found))
     parser.feed(page)
-    assert parser.tags.count("svg") == 6
     assert [link for link in parser.links if "://" in link or link.endswith((".js", ".css", ".png"))] == []
-    assert "class=mask" in page
+    assert "[MASK: " in page
 
 
 def test_a_store_too_small_for_a_batch_is_still_shown(store_folder):
     found = look(Store.open(store_folder), BatchSettings(length=512, budget=1 << 20))
     assert found.batches is None
     assert any("too small for one batch" in note for note in found.notes)
-    assert make_page(found).count("<svg") == 2
+    assert "tokens per word" in to_html(look_report(found))
 
 
 def test_verb(store_folder, tmp_path):

@@ -5,11 +5,11 @@ import json
 import pytest
 
 from litebert.errors import InputError
+from litebert.report import print_report, to_html, to_json
 from litebert.tasks.evaluate import choose_parts, evaluate_file, evaluate_model
 from litebert.tasks.examples import Answer, Choice, Example, Prediction, Question, TaskData
 from litebert.tasks.predictions import read_predictions
-from litebert.tasks.report import print_evaluation, to_json
-from litebert.tasks.report_page import make_page
+from litebert.tasks.report import evaluation_report
 from litebert.tasks.score import score_items
 
 ITEMS = tuple(Example(key=f"k{n}", first="x" * (n + 1), target=n % 3) for n in range(30))
@@ -196,16 +196,16 @@ def test_depths_are_scored_and_shown():
     )
     assert [(row.depth, row.metrics["accuracy"]) for row in found.depths] == [(2, 20 / 30), (4, 25 / 30)]
     assert found.parts[0].main == 27 / 30
-    page = make_page(found)
+    page = to_html(evaluation_report(found))
     assert "66.67" in page and "83.33" in page and "90.00" in page
 
 
 def test_the_page_stands_alone_and_is_safe(capsys):
     found = evaluate_model(CLASSES, "<b>model", lambda items, depth: say(wrong=(1, 2)))
-    page = make_page(found)
+    page = to_html(evaluation_report(found))
     assert "<green>" not in page and "&lt;green&gt;" in page and "<b>model" not in page
     assert "src=" not in page and 'href="http' not in page.replace('xlink:href="#', "")
     assert "<svg" in page
-    print_evaluation(found)
+    print_report(evaluation_report(found))
     assert "<green>" in capsys.readouterr().out
-    assert json.loads(to_json(found))["parts"][0]["metrics"]["accuracy"] == 28 / 30
+    assert json.loads(to_json(evaluation_report(found)))["parts"][0]["metrics"]["accuracy"] == 28 / 30

@@ -1,18 +1,17 @@
-"""What a search for a task found, for a person: a table of before and after, and a page that needs nothing else."""
+"""What a search for a task found, as a report: before and after side by side, and all that was tried."""
 
-import html
 import statistics
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
-from matplotlib.axes import Axes
-
-from litebert.analyse.page import plot_part, table_part, whole_page
-from litebert.analyse.panels import COLOURS, MARKERS, Panel
+from litebert.report import COLOURS, GREY, MARKERS, Plot, Report, Section, Table, note, notes
 from litebert.shrink.for_task import Standing, TaskReport
-from litebert.shrink.strategies import ranges
+from litebert.shrink.strategies import layers_in_words, ranges
 
-GREY = "#b8bec7"
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 BYTES = 4  # of a number, as models are written
 
 
@@ -54,32 +53,33 @@ def _points(scores: Sequence[float]) -> str:
     return f"{100 * statistics.fmean(scores):.2f}{spread}"
 
 
-def make_page(report: TaskReport) -> str:
-    """The page."""
-    title = f"The layers of {report.model} that {report.task} can spare"
-    parts = [f"<h1>{html.escape(title)}</h1><p class=quiet>at a loss of {100 * report.tolerance:g}% or less</p>"]
-    parts += [f"<p>{html.escape(sentence)}</p>" for sentence in report.sentences]
-    if report.dropped:
-        parts.append(f"<p>dropped: {ranges(report.dropped)}; kept: {ranges(report.kept)}</p>")
+def found_report(report: TaskReport) -> Report:
+    """All of it."""
     seeds = len(report.before.scores)
     of_seeds = "one seed" if seeds == 1 else f"mean and standard deviation of {seeds} seeds"
-    parts += [
-        table_part(standing_rows(report)),
-        f"<p class=quiet>Scores on dev, in points: {of_seeds}. Time: inference on this machine, in batches.</p>"
-        "<div class=plots>",
-        plot_part(
-            Panel(
-                f"{report.metric.replace('_', ' ')} by layers dropped",
-                "Every candidate that was fine-tuned, mean over its seeds; filled: it may go. The dashed line is what "
-                "the tolerance allows, the band what chance alone makes.",
-                partial(_draw, report),
-            )
-        ),
-        *([plot_part(_costs(report))] if report.dropped else []),
-        "</div><h2>All that was tried</h2>",
-        table_part(_tried(report)),
-    ]
-    return whole_page(title, parts)
+    kept = f"dropped: {ranges(report.dropped)}; kept: {ranges(report.kept)} of {layers_in_words(report.layers)}"
+    plot = Plot(
+        title=f"{report.metric.replace('_', ' ')} by layers dropped",
+        reading="Every candidate that was fine-tuned, mean over its seeds; filled: within the tolerance. The dashed "
+        "line is what the tolerance allows, the band what chance alone makes.",
+        draw=partial(_draw, report),
+    )
+    found = Section(
+        items=[
+            note(f"tolerance: a loss of {100 * report.tolerance:g}%", "quiet"),
+            *notes(report.sentences),
+            *([note(kept)] if report.dropped else []),
+            Table(rows=standing_rows(report)),
+            note(f"Scores on dev, in points: {of_seeds}. Time: inference on this machine, in batches.", "quiet"),
+            plot,
+            *([_costs(report)] if report.dropped else []),
+        ]
+    )
+    return Report(
+        title=f"The layers of {report.model} that {report.task} can spare",
+        sections=[found, Section(title="All that was tried", items=[Table(rows=_tried(report), left=(0, 2, 6))])],
+        data=report.as_plain(),
+    )
 
 
 def _tried(report: TaskReport) -> list[list[str]]:
@@ -99,7 +99,7 @@ def _tried(report: TaskReport) -> list[list[str]]:
     return rows
 
 
-def _costs(report: TaskReport) -> Panel:
+def _costs(report: TaskReport) -> Plot:
     before, after = report.before, report.after
     shares = {
         "layers": after.layers / before.layers,
@@ -110,20 +110,19 @@ def _costs(report: TaskReport) -> Panel:
     if score > 0:  # a correlation need not be
         shares[report.metric.replace("_", " ")] = max(0.0, statistics.fmean(after.scores) / score)
     reading = "Each as a share of what it was with all layers (the dashed line)."
-    return Panel("What is left", reading, partial(_draw_costs, shares))
+    return Plot(title="What is left", reading=reading, draw=partial(_draw_costs, shares))
 
 
-def _draw_costs(shares: dict[str, float], axes: Axes) -> None:
+def _draw_costs(shares: dict[str, float], axes: "Axes") -> None:
     bars = axes.barh(list(shares), [100 * share for share in shares.values()], color=COLOURS[0], height=0.55)
     axes.bar_label(bars, [f"{share:.0%}" for share in shares.values()], padding=3, fontsize=9)
     axes.axvline(100, color=GREY, linestyle="--", linewidth=1)
     axes.invert_yaxis()
     axes.set_xlim(0, 115)
     axes.set_xlabel("% of before")
-    axes.spines[["top", "right"]].set_visible(False)
 
 
-def _draw(report: TaskReport, axes: Axes) -> None:
+def _draw(report: TaskReport, axes: "Axes") -> None:
     whole, noise = 100 * report.found.whole, 100 * report.found.noise
     axes.axhspan(whole - noise, whole, color=GREY, alpha=0.25, linewidth=0)
     axes.axhline(whole - 100 * report.tolerance, color=GREY, linestyle="--", linewidth=1)
@@ -145,5 +144,4 @@ def _draw(report: TaskReport, axes: Axes) -> None:
         axes.plot([], [], marker, color=colour, label=name)
     axes.set_xticks(range(report.layers))
     axes.set_xlabel("layers dropped")
-    axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8, loc="lower left")

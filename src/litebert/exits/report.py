@@ -1,15 +1,15 @@
-"""The trade-off of early exits for a person: rows of a table, and one HTML page that needs nothing else."""
+"""The trade-off of early exits as a report: a table for each rule, and scores against the layers that are run."""
 
-import html
 from functools import partial
+from typing import TYPE_CHECKING
 
-from matplotlib.axes import Axes
-
-from litebert.analyse.page import plot_part, table_part, whole_page
-from litebert.analyse.panels import COLOURS, MARKERS, Panel
 from litebert.exits.rules import Rule
 from litebert.exits.run import ExitReport, Point
+from litebert.report import COLOURS, MARKERS, Plot, Report, Section, Table, note, notes
 from litebert.tasks.metrics import IN_UNITS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 RULES: tuple[Rule, ...] = ("depth", "patience", "confidence")
 NAMES: dict[Rule, str] = {"depth": "all at one depth", "patience": "by patience", "confidence": "by confidence"}
@@ -57,31 +57,31 @@ def _figure(name: str, value: float) -> str:
     return f"{value:.4g}" if name in IN_UNITS else f"{100 * value:.2f}"
 
 
-def make_page(report: ExitReport) -> str:
-    """The page."""
-    title = f"Leaving {report.model} early: {report.task}"
-    parts = [
-        f"<h1>{html.escape(title)}</h1><p class=quiet>heads learnt on {report.trained_on:,} training items, scored on "
-        f"{report.scored_on:,} of dev; the last depth has the model's own head</p><ul>",
-        *(f"<li>{html.escape(sentence)}</li>" for sentence in sentences(report)),
-        "</ul><div class=plots>",
-        plot_part(
-            Panel(
-                "Score against the layers that are run",
-                "Up and to the left is better. A rule below the line of fixed depths does worse than leaving all "
-                "inputs at one depth.",
-                partial(_draw, report),
-            )
-        ),
-        "</div>",
+def exit_report(report: ExitReport) -> Report:
+    """All of it."""
+    plot = Plot(
+        title="Score against the layers that are run",
+        reading="Up and to the left is better. A rule below the line of fixed depths does worse than leaving all "
+        "inputs at one depth.",
+        draw=partial(_draw, report),
+    )
+    about = (
+        f"heads trained on {report.trained_on:,} training items, scored on {report.scored_on:,} of dev; the last "
+        "depth has the model's own head"
+    )
+    rules = [
+        Section(title=NAMES[rule].capitalize(), items=[Table(rows=rows_of(report, rule))])
+        for rule in RULES
+        if report.of(rule)
     ]
-    for rule in RULES:
-        if report.of(rule):
-            parts += [f"<h2>{NAMES[rule].capitalize()}</h2>", table_part(rows_of(report, rule))]
-    return whole_page(title, parts)
+    return Report(
+        title=f"Early exits of {report.model}: {report.task}",
+        sections=[Section(items=[note(about, "quiet"), *notes(sentences(report)), plot]), *rules],
+        data=report.as_plain(),
+    )
 
 
-def _draw(report: ExitReport, axes: Axes) -> None:
+def _draw(report: ExitReport, axes: "Axes") -> None:
     scale = 1 if report.metric in IN_UNITS else 100
     for number, rule in enumerate(RULES):
         points = sorted(report.of(rule), key=lambda one: one.mean_depth)
@@ -97,5 +97,3 @@ def _draw(report: ExitReport, axes: Axes) -> None:
             )
     axes.set_xticks(range(1, report.depths + 1))
     axes.set(xlabel="layers run, mean over the inputs", ylabel=report.metric.replace("_", " "))
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8)
