@@ -94,7 +94,7 @@ def _moved(name: str) -> None:
     app.command(name, hidden=True, context_settings=anything)(moved)
 
 
-for _name in ("bench", "card", "study"):
+for _name in ("bench", "study"):
     _moved(_name)
 
 
@@ -183,6 +183,27 @@ def _echo_yaml(fields: dict[str, Any]) -> None:
 
     plain = json.loads(json.dumps(fields))  # YAML has no tuples
     typer.echo(yaml.safe_dump(plain, sort_keys=False, default_flow_style=None, width=120), nl=False)
+
+
+@app.command(rich_help_panel=MODELS)
+def card(
+    folder: Annotated[str, typer.Argument(metavar="MODEL", help="A model folder or a run.")],
+    output: Annotated[str | None, typer.Option("--out", "-o", help="The Markdown file; default: print it.")] = None,
+    name: Annotated[str, typer.Option(help="What the model is called; default: the folder's name.")] = "",
+) -> None:
+    """Write a short model card (with results, energy and biases: litebert-lab card)."""
+    from pathlib import Path
+
+    from litebert.card import short_card
+    from litebert.report import to_markdown
+    from litebert.runs import write_atomically
+
+    text = to_markdown(short_card(Path(folder), name))
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    write_atomically(Path(output), text)
+    typer.echo(f"wrote {output}")
 
 
 @app.command(rich_help_panel=MODELS)
