@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from litebert.corpus.store import Store
     from litebert.distill.teacher import Teacher
     from litebert.infer.model import Model
+    from litebert.report import Report
     from litebert.runs import RunInfo
     from litebert.shrink.for_task import TaskReport
     from litebert.shrink.report import Report as DropReport
@@ -752,3 +753,15 @@ def list_runs(
         if not place.is_dir():
             raise InputError(f"{place} is not a folder; name one with runs in it")
     return runs.list_runs(places)
+
+
+@checked
+def card(
+    model: Annotated[PathLike, Param("A model folder, a run folder or a shipped name.", positional=True)],
+    *,
+    name: Annotated[str, Param("What the model is called (default: the folder's name).")] = "",
+) -> "Report":
+    """A short model card: shape, training, results, how to load it (litebert-lab card writes a long one)."""
+    from litebert.card import short_card
+
+    return short_card(Path(model), name)

@@ -12,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 from litebert import api
 from litebert.analyse.verb import layers
 from litebert.commands.from_signature import add_command, as_option
-from litebert.commands.models import show_config, show_converted, show_models, show_runs
+from litebert.commands.models import show_card, show_config, show_converted, show_models, show_runs
 from litebert.commands.training import show_distill, show_finetune, show_pretrain, show_store, show_tokenizer
 from litebert.corpus.verb import app as corpus_app
 from litebert.errors import InputError
@@ -72,6 +72,7 @@ app.command(rich_help_panel=TEXT)(plan)
 add_command(app, api.models, show_models, name="ls", panel=TEXT)
 add_command(app, api.config, show_config, name="show", panel=MODELS)
 add_command(app, api.convert, show_converted, panel=MODELS)
+add_command(app, api.card, show_card, panel=MODELS)
 OUTPUT = {"--output": "--out"}
 add_command(corpus_app, api.build_corpus, show_store, name="build", renamed=OUTPUT)
 add_command(
@@ -106,7 +107,7 @@ def _moved(name: str) -> None:
     app.command(name, hidden=True, context_settings=anything)(moved)
 
 
-for _name in ("bench", "card", "study"):
+for _name in ("bench", "study"):
     _moved(_name)
 
 

@@ -51,7 +51,7 @@ td:first-child { white-space: pre-wrap; }
 th.left, td.left { text-align: left; } th:first-child, td:first-child { padding-left: 0; }
 tr { border-bottom: 1px solid #e6e9ee; } .shaded td { border: 2px solid #fff; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); gap: 1.6rem; }
-.plots svg { width: 100%; height: auto; }
+.plots > div { max-width: 540px; } .plots svg { width: 100%; height: auto; }
 """
 
 

@@ -36,15 +36,16 @@ def leaks(
     split: Annotated[str, typer.Option(help="train or held_out.")] = "train",
     seed: Annotated[int, typer.Option(help="Seed of the batches.")] = 0,
     epoch: Annotated[int, typer.Option(min=0, help="The first epoch to check.")] = 0,
+    html: Annotated[Path | None, typer.Option(help="Write a page with plots to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check whether a bag of words can tell the order of sentence pairs: a shortcut that a model would learn."""
-    import dataclasses
-    import json
-
     from litebert.corpus.batches import Batches, BatchSettings
+    from litebert.corpus.look import look
     from litebert.corpus.store import Store
-    from litebert_lab.leak import TOLERANCE, VERDICTS, check_leak
+    from litebert.report import to_html, to_json
+    from litebert.runs import write_atomically
+    from litebert_lab.leak import check_leak, store_report
 
     if order not in ("sop", "nsp"):
         raise InputError(f"order is '{order}' but must be sop or nsp: without pairs there is nothing to check")
@@ -55,14 +56,16 @@ def leaks(
         edges=edges,  # type: ignore[arg-type]
         seed=seed,
     )
-    found = check_leak(Batches(Store.open(folder), split, settings), epoch=epoch)
-    if as_json:
-        typer.echo(json.dumps(dataclasses.asdict(found) | {"verdict": found.verdict}))
-        return
-    typer.echo(
-        f"accuracy of a bag of words: {found.accuracy:.1%} ± {found.standard_error:.1%} ({found.num_pairs:,} pairs of "
-        f"{found.num_documents:,} documents; chance {found.guess:.1%} ± {TOLERANCE:.0%}): {VERDICTS[found.verdict]}"
-    )
+    store = Store.open(folder)
+    found = check_leak(Batches(store, split, settings), epoch=epoch)
+    if html is not None or as_json:
+        report = store_report(look(store, settings, split=split, epoch=epoch), found)
+        if html is not None:
+            write_atomically(html, to_html(report))
+        if as_json:
+            typer.echo(to_json(report))
+            return
+    typer.echo(str(found))
 
 
 def main() -> None:

@@ -1,9 +1,9 @@
 """Can the order of a pair be told from its words alone? A bag-of-words classifier that tries.
 
 If it can, a model will learn that shortcut and not what the loss is for. The classifier is logistic regression on
-hashed words, solved to its optimum. For ``nsp`` features are the words of x1, those of x2, those in both, and the
-share of words in both. For ``sop`` a pair and its mirror image have opposite labels, so all that can count is which
-words are in x1 and not in x2 (+1) or the other way round (-1); there is no constant, and a guess is half right.
+hashed words. For ``nsp`` features are the words of x1, those of x2, those in both, and the share of words in both. For
+``sop`` a pair and its mirror image have opposite labels, so all that can count is which words are in x1 and not in x2
+(+1) or the other way round (-1); there is no intercept, and chance is one half.
 
 The accuracy is that of cross-validation by documents: whoever is tested has seen no pair of the document, in any epoch.
 A document is cut anew each epoch, so a small corpus is looked at in several, and the folds are drawn more than once:
@@ -12,39 +12,45 @@ document are right or wrong together, so it is documents that the standard error
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
-import numba
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
+from sklearn.linear_model import LogisticRegression
 
 from litebert.corpus.batches import Batches
-from litebert.corpus.draws import below, make_key, mix, open_stream
+from litebert.corpus.look import Look
+from litebert.corpus.look_report import look_report
 from litebert.corpus.pairs import DOCUMENT, LABEL, OTHER, SECOND_SIZE, SECOND_START, SIZE, START
 from litebert.corpus.slices import Integers
 from litebert.corpus.windows import TooLittleTextError, Window
+from litebert.report import BLUE, GREY, ORANGE, Note, Plot, Report, Section
 
-BINS = 1 << 16  # hash values of a word
-GROUPS = 3  # words of x1, words of x2, words of both
-WEIGHTS = GROUPS * BINS + 2  # one for the share of words in both, one for a constant
-OVERLAP = 30.0  # makes that share count as much as some tens of words
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+BINS = 1 << 16  # hash values of a word: its upper 16 bits
+MIX = 0x9E3779B97F4A7C15  # an odd number without a pattern
+OVERLAP = 30.0  # makes the share of words in both count as much as some tens of words
 FOLDS = 5  # every pair is tested once a draw, by a classifier that has seen no pair of its documents
 DRAWS = 2  # of the folds
 PAIRS = 20_000  # enough for a standard error of about half a percent
 EPOCHS = 8  # at the most, where one has fewer pairs
-STEPS = 150
 # What is tested in one fold is trained on in the others, so that folds err together (Nadeau and Bengio, 2003). Labels
 # flipped by a coin for each document spread 1.3 times as far as they would if folds were independent; this says 1.5.
 SHARED_TRAINING = float(np.sqrt(1 + FOLDS / (FOLDS - 1)))
-PRECISION = 1e-2  # of the slope, as a share of the first one, at which the weights are good enough
 TOLERANCE = 0.02
-STRENGTH = 0.001  # how much a pair counts against the penalty on weights; near the best on all the texts tried
+STRENGTH = 0.001  # inverse of the penalty on weights; near the best on all the texts tried
+
+SEGMENTS = ((START, SIZE), (SECOND_START, SECOND_SIZE))
 
 Verdict = Literal["leaks", "tight", "unsure"]
 VERDICTS: dict[Verdict, str] = {
-    "leaks": "words tell them apart",
-    "tight": "words do not tell",
-    "unsure": "too few documents to be sure",
+    "leaks": "above chance: words tell them apart",
+    "tight": "not above chance",
+    "unsure": "inconclusive: too few documents",
 }
 
 
@@ -54,13 +60,13 @@ class Leak:
 
     accuracy: float
     standard_error: float
-    guess: float  # the accuracy of a guess: of the more frequent label, for nsp
+    guess: float  # the accuracy of chance: of the more frequent label, for nsp
     num_pairs: int
     num_documents: int
 
     @property
     def verdict(self) -> Verdict:
-        """Whether it is right more than 2% oftener than a guess: surely, surely not, or not to be said."""
+        """Above chance by more than 2 points: yes, no, or inconclusive."""
         more, doubt = self.accuracy - self.guess - TOLERANCE, 2 * self.standard_error
         return "leaks" if more > doubt else "tight" if more < -doubt else "unsure"
 
@@ -69,116 +75,21 @@ class Leak:
         """Whether words surely tell."""
         return self.verdict == "leaks"
 
+    def __str__(self) -> str:
+        return (
+            f"accuracy of a bag of words: {self.accuracy:.1%} ± {self.standard_error:.1%} ({self.num_pairs:,} pairs of "
+            f"{self.num_documents:,} documents; chance {self.guess:.1%} ± {TOLERANCE:.0%}): {VERDICTS[self.verdict]}"
+        )
+
 
 @dataclass(frozen=True)
 class Bags:
-    """Sparse features of pairs: those of pair i are from bounds[i] to bounds[i + 1]."""
+    """Sparse features of pairs, a row each."""
 
-    bounds: Integers
-    features: npt.NDArray[np.int32]
-    values: npt.NDArray[np.float32]
+    features: Any  # a sparse matrix
     labels: npt.NDArray[np.int8]
     inputs: Integers  # the rows of the pairs, with the columns of pairs.py
     mirrored: bool  # swapping a pair flips its label
-
-
-@numba.njit(cache=True, nogil=True)
-def _find_words(
-    tokens: Any, word_starts: Any, start: Any, size: Any, side: Any, seen: Any, words: Any, found: Any
-) -> Any:
-    """Mark the hashed words of a segment in ``seen`` with ``side``; append to ``words`` those not seen before."""
-    word = np.uint64(0)
-    for position in range(start, start + size):
-        if position == start or word_starts[position]:
-            word = np.uint64(0)
-        word = mix(word ^ np.uint64(tokens[position] + 1))
-        if position + 1 == start + size or word_starts[position + 1]:
-            feature = np.int64(word % np.uint64(BINS))
-            if seen[feature] == 0:
-                words[found] = feature
-                found += 1
-            seen[feature] |= side
-    return found
-
-
-@numba.njit(cache=True, nogil=True)
-def _make_bags(
-    tokens: Any, word_starts: Any, inputs: Any, mirrored: Any, bounds: Any, features: Any, values: Any
-) -> None:
-    """Features and values of each input, and where each begins."""
-    seen = np.zeros(BINS, np.uint8)
-    words = np.empty(inputs[:, SIZE].max() + inputs[:, SECOND_SIZE].max(), np.int64)
-    place = 0
-    for number in range(len(inputs)):
-        row = inputs[number]
-        bounds[number] = place
-        found = _find_words(tokens, word_starts, row[START], row[SIZE], 1, seen, words, 0)
-        found = _find_words(tokens, word_starts, row[SECOND_START], row[SECOND_SIZE], 2, seen, words, found)
-        shared = 0
-        for word in words[:found]:
-            shared += seen[word] == 3
-        if not mirrored:
-            features[place], values[place] = GROUPS * BINS, OVERLAP * shared / found
-            place += 1
-        for word in words[:found]:
-            side, seen[word] = seen[word], 0
-            if mirrored and side < 3:
-                features[place], values[place] = word, 1 if side == 1 else -1
-                place += 1
-            elif not mirrored:
-                for group in range(GROUPS):
-                    if side & (group + 1) == group + 1:
-                        features[place], values[place] = group * BINS + word, 1
-                        place += 1
-    bounds[len(inputs)] = place
-
-
-@numba.njit(cache=True, nogil=True)
-def _scores(bounds: Any, features: Any, values: Any, chosen: Any, weights: Any) -> Any:
-    """Features times weights for each chosen pair; a weight after the last feature is that of a constant."""
-    scores = np.full(len(chosen), weights[-1] if len(weights) == WEIGHTS else 0.0)
-    for number in range(len(chosen)):
-        for place in range(bounds[chosen[number]], bounds[chosen[number] + 1]):
-            scores[number] += weights[features[place]] * values[place]
-    return scores
-
-
-@numba.njit(cache=True, nogil=True)
-def _slope(bounds: Any, features: Any, values: Any, chosen: Any, errors: Any, size: Any) -> Any:
-    """Features, transposed, times the errors of the chosen pairs, over their number; ``size`` weights there are."""
-    slope = np.zeros(size)
-    for number in range(len(chosen)):
-        error = errors[number] / len(chosen)
-        if size == WEIGHTS:
-            slope[-1] += error
-        for place in range(bounds[chosen[number]], bounds[chosen[number] + 1]):
-            slope[features[place]] += error * values[place]
-    return slope
-
-
-def _train(bags: Bags, chosen: Integers) -> npt.NDArray[np.float64]:
-    """The weights of logistic regression with a squared penalty, by Nesterov's accelerated descent."""
-    table = (bags.bounds, bags.features, bags.values, chosen)
-    size = BINS if bags.mirrored else WEIGHTS
-    penalty = 1 / (STRENGTH * len(chosen))
-    direction = np.ones(size)
-    for _ in range(15):  # power iteration: the steepest curvature gives the step that is safe
-        direction /= np.linalg.norm(direction)
-        direction = _slope(*table, _scores(*table, direction), size)
-    step = 1 / (0.25 * float(np.linalg.norm(direction)) * 1.1 + penalty)
-    momentum = (1 - np.sqrt(step * penalty)) / (1 + np.sqrt(step * penalty))
-    weights = ahead = np.zeros(size)
-    enough = 0.0
-    for _ in range(STEPS):
-        errors = 1 / (1 + np.exp(-_scores(*table, ahead))) - bags.labels[chosen]
-        slope = _slope(*table, errors, size) + penalty * ahead
-        steepness = float(np.linalg.norm(slope))
-        enough = enough or PRECISION * steepness
-        if steepness <= enough:
-            break
-        before, weights = weights, ahead - step * slope
-        ahead = weights + momentum * (weights - before)
-    return weights
 
 
 def make_bags(window: Window, *, mirrored: bool, most: int) -> Bags | None:
@@ -187,47 +98,57 @@ def make_bags(window: Window, *, mirrored: bool, most: int) -> Bags | None:
     inputs = inputs[inputs[:, LABEL] >= 0][:most]
     if not len(inputs):
         return None
-    room = GROUPS * int(inputs[:, SIZE].sum() + inputs[:, SECOND_SIZE].sum()) + len(inputs)
-    bounds = np.zeros(len(inputs) + 1, np.int64)
-    features, values = np.empty(room, np.int32), np.empty(room, np.float32)
-    _make_bags(window.tokens, window.word_starts, inputs, mirrored, bounds, features, values)
-    used = int(bounds[-1])
-    labels = inputs[:, LABEL].astype(np.int8)
-    return Bags(bounds, features[:used].copy(), values[:used].copy(), labels, inputs, mirrored)
+    first, second = (_words(window, inputs[:, start], inputs[:, size]) for start, size in SEGMENTS)
+    if mirrored:
+        features = first - second  # words of both cancel
+    else:
+        both = first.multiply(second)
+        shared, all_words = both.sum(axis=1), (first + second - both).sum(axis=1)
+        features = sparse.hstack([first, second, both, sparse.csr_matrix(OVERLAP * shared / all_words)])
+    return Bags(sparse.csr_matrix(features), inputs[:, LABEL].astype(np.int8), inputs, mirrored)
+
+
+def _words(window: Window, starts: Integers, sizes: Integers) -> Any:
+    """For each segment which hashed words are in it, as a matrix of ones."""
+    begins = np.union1d(np.flatnonzero(window.word_starts), starts)  # a segment begins with a word
+    positions = np.arange(len(window.tokens))
+    place = (positions - begins[np.searchsorted(begins, positions, "right") - 1]).astype(np.uint64)  # in its word
+    with np.errstate(over="ignore"):  # a token's hash depends on its place, a word's is the sum of its tokens'
+        mixed = (window.tokens.astype(np.uint64) + (place << np.uint64(32)) + np.uint64(1)) * np.uint64(MIX)
+        mixed = (mixed ^ (mixed >> np.uint64(31))) * np.uint64(MIX)
+        hashed = np.add.reduceat(mixed, begins) >> np.uint64(48)
+    lows, highs = np.searchsorted(begins, starts), np.searchsorted(begins, starts + sizes)
+    counts = highs - lows
+    bounds = np.concatenate([[0], np.cumsum(counts)])
+    columns = hashed[np.arange(bounds[-1]) - np.repeat(bounds[:-1] - lows, counts)].astype(np.int64)
+    found = sparse.csr_matrix((np.ones(len(columns)), columns, bounds), shape=(len(starts), BINS))
+    found.sum_duplicates()
+    found.data[:] = 1
+    return found
 
 
 def join_bags(parts: list[Bags]) -> Bags:
     """All pairs of several."""
-    starts = np.cumsum([0, *(part.bounds[-1] for part in parts)])
     return Bags(
-        np.concatenate([part.bounds[:-1] + start for part, start in zip(parts, starts, strict=False)] + [starts[-1:]]),
-        np.concatenate([part.features for part in parts]),
-        np.concatenate([part.values for part in parts]),
+        sparse.csr_matrix(sparse.vstack([part.features for part in parts])),
         np.concatenate([part.labels for part in parts]),
         np.concatenate([part.inputs for part in parts]),
         parts[0].mirrored,
     )
 
 
-def draw_folds(inputs: Integers, draw: int) -> npt.NDArray[np.int8]:
+def draw_folds(inputs: Integers, draw: int) -> npt.NDArray[np.int64]:
     """The folds of the documents of x1 and x2, a row a pair.
 
     A pair of two documents (``nsp``) can be used only where both are on one side. As many of the pairs within one
     document must go, or the labels would no longer be even: there the second fold is drawn as if for another document.
     """
-    first = _draw_folds(inputs[:, DOCUMENT], make_key(draw, 1))
-    second = _draw_folds(inputs[:, OTHER], make_key(draw, 1))
+    random = np.random.default_rng(draw)
+    documents, numbers = np.unique(inputs[:, [DOCUMENT, OTHER]], return_inverse=True)
+    folds = random.integers(FOLDS, size=len(documents))[numbers.reshape(-1, 2)]
     same = inputs[:, DOCUMENT] == inputs[:, OTHER]
     if not same.all():
-        second = np.where(same, _draw_folds(inputs[:, START] ^ (inputs[:, DOCUMENT] << 32), make_key(draw, 2)), second)
-    return np.stack([first, second], axis=1)
-
-
-@numba.njit(cache=True, nogil=True)
-def _draw_folds(numbers: Any, key: Any) -> Any:
-    folds = np.empty(len(numbers), np.int8)
-    for place in range(len(numbers)):
-        folds[place] = below(open_stream(key, numbers[place]), FOLDS)
+        folds[same, 1] = random.integers(FOLDS, size=int(same.sum()))
     return folds
 
 
@@ -239,8 +160,9 @@ def classify(bags: Bags) -> Leak:
         for fold in range(FOLDS):
             test = np.flatnonzero((folds == fold).all(axis=1))
             train = np.flatnonzero((folds != fold).all(axis=1))
-            if len(test) and len(train):
-                scores = _scores(bags.bounds, bags.features, bags.values, test, _train(bags, train))
+            if len(test) and len(np.unique(bags.labels[train])) > 1:
+                model = LogisticRegression(C=STRENGTH, fit_intercept=not bags.mirrored, max_iter=500)
+                scores = model.fit(bags.features[train], bags.labels[train]).decision_function(bags.features[test])
                 right[test] += np.where(scores == 0, 0.5, (scores > 0) == bags.labels[test])
                 tests[test] += 1
     if not tests.any():
@@ -280,3 +202,69 @@ def check_leak(batches: Batches, *, most: int = PAIRS, epoch: int = 0) -> Leak:
                 "no input has an order label, so there is nothing to check: the documents are too short"
             )
     return classify(join_bags(parts))
+
+
+def store_report(look: Look, leak: Leak) -> Report:
+    """The report of ``litebert corpus look`` with the leak check and plots in front."""
+    report = look_report(look)
+    check = Section(title="Leak check", items=[Note(((str(leak), ""),)), _leak_plot(leak)])
+    data = report.data | {"leak": {**leak.__dict__, "verdict": leak.verdict}}
+    return Report(
+        title=look.store, sections=[check, *report.sections, Section(title="Plots", items=_plots(look))], data=data
+    )
+
+
+def _leak_plot(leak: Leak) -> Plot:
+    def draw(axes: "Axes") -> None:
+        axes.axhspan(leak.guess - TOLERANCE, leak.guess + TOLERANCE, color="#dcefdc")
+        axes.axhline(leak.guess, color=GREY)
+        axes.errorbar(["words alone"], [leak.accuracy], yerr=[2 * leak.standard_error], fmt="o", color=BLUE, capsize=4)
+        axes.set_ylim(min(0.4, leak.accuracy - 0.05), max(0.6, leak.accuracy + 0.05))
+        axes.set_ylabel("accuracy")
+
+    return Plot(title="Can a bag of words tell?", reading="Green: within 2 points of chance.", draw=draw)
+
+
+def _plots(look: Look) -> list[Plot]:
+    """Lengths, masks and labels."""
+    split = next(iter(look.splits.values()))
+    assert look.batches is not None, "what was checked for leaks has batches"
+    figures = look.batches
+    sentences = split.sentence_histogram[: 2 * split.sentence_percentiles[99]]
+    lengths = {"tokens of a sentence": sentences, "tokens of an input": figures.lengths}
+    found = [Plot(title=title, draw=partial(_draw_histogram, counts)) for title, counts in lengths.items()]
+
+    def documents(axes: "Axes") -> None:
+        counts = split.document_histogram
+        axes.bar(range(len(counts)), counts, color=BLUE)
+        axes.set_xticks(range(0, len(counts), 2), [f"{2**n:,}" for n in range(0, len(counts), 2)], rotation=45)
+
+    found.append(Plot(title="tokens of a document, in doublings", draw=documents))
+
+    def ngrams(axes: "Axes") -> None:
+        places = range(1, len(figures.ngrams) + 1)
+        shares = [count / max(1, sum(figures.ngrams)) for count in figures.ngrams]
+        axes.bar([place - 0.2 for place in places], shares, 0.4, color=BLUE, label="found")
+        axes.bar([place + 0.2 for place in places], figures.ngrams_expected, 0.4, color=GREY, label="drawn as")
+        axes.set_xticks(list(places))
+
+    def shown(axes: "Axes") -> None:
+        values = [figures.shown_as_mask, figures.shown_as_random, figures.shown_as_is]
+        axes.bar(["[MASK]", "random", "unchanged"], values, color=BLUE)
+        axes.hlines([0.8, 0.1, 0.1], [-0.4, 0.6, 1.6], [0.4, 1.4, 2.4], color=ORANGE)
+
+    def labels(axes: "Axes") -> None:
+        names = ("in order", "swapped") if look.settings.order == "sop" else ("next", "random")
+        counts = [figures.in_order, figures.swapped, figures.unlabelled]
+        axes.bar([*names, "no pair"], counts, color=[BLUE, BLUE, GREY])
+
+    return [
+        *found,
+        Plot(title="words of a masked span, share of spans", draw=ngrams),
+        Plot(title="what stands at a masked place", reading="Orange: as drawn.", draw=shown),
+        Plot(title="order labels, inputs", draw=labels),
+    ]
+
+
+def _draw_histogram(counts: list[int], axes: "Axes") -> None:
+    axes.bar(range(len(counts)), counts, width=1, color=BLUE)

@@ -84,7 +84,7 @@ def test_checksums_are_those_of_sha256sum(small):
 def test_a_wheel_holds_what_lies_in_the_package():
     """The builder takes every file of the package that git does not ignore."""
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert wheel == {"packages": ["src/litebert"]}
+    assert wheel == {"packages": ["src/litebert", "src/litebert_lab"]}
     for name in ("model.safetensors", "tokenizer.json", "SHA256SUMS", "README.md", "loss.png"):
         path = f"src/litebert/models/litebert-en/{name}"
         assert subprocess.run(["git", "check-ignore", "-q", path], cwd=ROOT).returncode == 1

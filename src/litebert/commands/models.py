@@ -3,6 +3,7 @@
 import json
 import sys
 import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from litebert.parameters import Param
 
 if TYPE_CHECKING:
     from litebert.api import Converted
+    from litebert.report import Report
     from litebert.runs import RunInfo
 
 AsJson = Annotated[bool, Param("Print JSON.", option="json")]
@@ -52,3 +54,16 @@ def show_runs(runs: "list[RunInfo]", *, as_json: AsJson = False) -> None:
         typer.echo(json.dumps([described(run, parents) for run in runs], indent=2, ensure_ascii=False))
     else:
         typer.echo(tree(runs) if runs else "no runs here")
+
+
+def show_card(report: "Report", *, out: Annotated[Path | None, Param("Write to this file.", short="o")] = None) -> None:
+    """The card as Markdown, to a file or to the screen."""
+    from litebert.report import to_markdown
+    from litebert.runs import write_atomically
+
+    text = to_markdown(report)
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        write_atomically(Path(out), text)
+        typer.echo(f"wrote {out}")
