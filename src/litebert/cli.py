@@ -161,7 +161,7 @@ def show(
         known = nearest(model, [*models, *recipes, *shipped_names()])
         raise InputError(f"'{model}' is neither a folder nor a preset nor a recipe{known}")
     else:
-        from litebert.nn.families import preset_config
+        from litebert.nn.config import preset_config
 
         encoder = preset_config(model, overrides or ())
     fields = dataclasses.asdict(encoder) | {"plan": " ".join(f"{a}-{f}" for a, f in encoder.plan)}

@@ -7,7 +7,7 @@ import torch
 import transformers
 
 from litebert.checkpoints.folder import load_model, save_model, wanted_heads
-from litebert.nn.families import family_config
+from litebert.nn.config import family_config
 from litebert.nn.layout import Layout
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
 

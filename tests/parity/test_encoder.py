@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from litebert.checkpoints.convert import read_theirs, with_modern_names
 from litebert.checkpoints.folder import load_model
+from litebert.checkpoints.huggingface import read_theirs, with_modern_names
 from litebert.nn.layout import Layout
 
 VOCAB = 60

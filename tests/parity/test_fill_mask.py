@@ -6,7 +6,7 @@ import transformers
 
 import litebert
 from litebert.checkpoints.folder import save_model
-from litebert.nn.families import family_config
+from litebert.nn.config import family_config
 from litebert.nn.network import pretraining_network
 from litebert.text.tokenizers import read_tokenizer
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from litebert.checkpoints.folder import save_model
-from litebert.nn.families import family_config
+from litebert.nn.config import family_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
 from litebert.tasks.examples import Answer, Choice, Example, Question, TaskData
 from litebert.tasks.finetuning import FinetuneSettings

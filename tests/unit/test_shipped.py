@@ -12,7 +12,7 @@ import litebert as package
 from litebert import shipped
 from litebert.checkpoints.folder import load_model, model_config, model_folder, save_model
 from litebert.errors import InputError
-from litebert.nn.families import family_config
+from litebert.nn.config import family_config
 from litebert.nn.network import pretraining_network
 from litebert.text.tokenizers import read_tokenizer
 

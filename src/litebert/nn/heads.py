@@ -17,7 +17,7 @@ class Pooler(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.activation = torch.tanh if config.pooler == "tanh" else F.relu
+        self.activation = torch.tanh if config.pooler == "tanh" else ACTIVATIONS[config.pooler]
         self.token = config.pooled_token
         self.dense = nn.Linear(config.width, config.width)
 

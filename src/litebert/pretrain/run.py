@@ -12,8 +12,7 @@ from litebert.checkpoints.folder import Loaded, load_model, model_folder, save_m
 from litebert.corpus.frequencies import unigram_entropy
 from litebert.corpus.store import Store
 from litebert.errors import InputError
-from litebert.nn.config import EncoderConfig
-from litebert.nn.families import preset_config
+from litebert.nn.config import EncoderConfig, preset_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
 from litebert.plan.product import product_rate
 from litebert.pretrain.fits import check_memory

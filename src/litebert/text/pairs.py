@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from litebert.text.families import PairLayout
+from litebert.families.family import PairLayout
 
 
 @dataclass(frozen=True, slots=True)

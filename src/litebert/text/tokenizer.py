@@ -13,8 +13,8 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import models, processors
 
 from litebert.errors import InputError
+from litebert.families.family import Family, Role, Slot
 from litebert.runs import write_atomically
-from litebert.text.families import Family, Role, Slot
 from litebert.text.normalise import Rules, backend_normaliser
 from litebert.text.pairs import Encoded, lay_out
 from litebert.text.words import Marking, word_start_table
@@ -220,7 +220,7 @@ class Tokenizer:
             "tokenizer_class": "PreTrainedTokenizerFast",
             "model_input_names": ["input_ids", *(["token_type_ids"] * self._family.segments), "attention_mask"],
             "padding_side": self._family.padding_side,
-            **self._family.options,
+            **self._family.tokenizer_options,
             **{f"{role}_token": token for role, token in self._tokens.items()},
         }
         normaliser = _flat(self._settings["normalizer"], "normalizers")

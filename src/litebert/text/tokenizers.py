@@ -19,8 +19,9 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as Backend
 
 from litebert.errors import InputError, nearest
+from litebert.families import FAMILIES, Family
+from litebert.families.family import ROLES, Role
 from litebert.shipped import shipped_folder
-from litebert.text.families import BERT, FAMILIES, ROLES, Family, Role, guess_family
 from litebert.text.pairs import Encoded
 from litebert.text.sentencepiece_model import CONTROL, UNIGRAM, USER_DEFINED, read_sentencepiece_model
 from litebert.text.tokenizer import Tokenizer
@@ -55,7 +56,14 @@ def read_tokenizer(folder: Path, family: str | None = None) -> Tokenizer:
     else:
         raise InputError(f"there is no folder '{folder}' to read a tokenizer from")
     kind = type(backend.model).__name__
-    return mark_special_tokens(backend, known or guess_family(backend.get_vocab(), kind), options)
+    return mark_special_tokens(backend, known or _guess_family(backend.get_vocab(), kind), options)
+
+
+def _guess_family(vocabulary: dict[str, int], kind: str) -> Family:
+    """The family whose tokens a vocabulary has; ``kind`` is the sort of model (``Unigram``, ``WordPiece``, ``BPE``)."""
+    if "[CLS]" in vocabulary:
+        return FAMILIES["albert" if kind == "Unigram" else "bert"]
+    return FAMILIES["xlnet" if "<cls>" in vocabulary else "roberta" if "<s>" in vocabulary else "bert"]
 
 
 def _read_folder(folder: Path, family: Family | None, options: Mapping[str, Any]) -> Backend:
@@ -156,7 +164,7 @@ def _read_unigram(path: Path, family: Family | None, options: Mapping[str, Any])
     if model.model_type != UNIGRAM:
         raise InputError(f"{path} is not a unigram model, the only kind of SentencePiece model that can be read")
     vocabulary = {piece.text: index for index, piece in enumerate(model.pieces)}
-    family = family or guess_family(vocabulary, "Unigram")
+    family = family or _guess_family(vocabulary, "Unigram")
     backend = Backend(
         models.Unigram(
             [(piece.text, piece.score) for piece in model.pieces],
@@ -186,7 +194,7 @@ def _read_unigram(path: Path, family: Family | None, options: Mapping[str, Any])
 
 def _read_wordpiece(path: Path, options: Mapping[str, Any]) -> Backend:
     vocabulary = _lines(path)
-    unknown = _special_names(vocabulary, BERT, options).get("unk")
+    unknown = _special_names(vocabulary, FAMILIES["bert"], options).get("unk")
     if unknown is None:
         raise InputError(f"{path} has no line for unknown tokens ([UNK])")
     backend = Backend(models.WordPiece(vocabulary, unk_token=unknown))

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from litebert.errors import InputError, nearest
-from litebert.text.families import ALBERT
+from litebert.families import FAMILIES
 from litebert.text.normalise import Rules, backend_normaliser, check_rules
 from litebert.text.sample import sample_lines
 from litebert.text.tokenizer import Tokenizer
@@ -60,7 +60,7 @@ def train_tokenizer(texts: Iterable[str], settings: TrainSettings, report: Repor
         backend = _unigram(lines, settings, report)
     else:
         backend = _wordpiece(lines, settings, report)
-    return mark_special_tokens(backend, ALBERT)
+    return mark_special_tokens(backend, FAMILIES["albert"])
 
 
 def _unigram(lines: list[str], settings: TrainSettings, report: Report) -> Backend:

@@ -15,7 +15,7 @@ from litebert.checkpoints.folder import save_model
 from litebert.corpus.build import BuildSettings, build_store
 from litebert.corpus.store import Store
 from litebert.errors import InputError
-from litebert.nn.families import family_config
+from litebert.nn.config import family_config
 from litebert.nn.network import pretraining_network
 from litebert.plan.arithmetic import flops_per_token, head_flops
 from litebert.pretrain.recipe import Recipe

@@ -14,7 +14,7 @@ import litebert
 from litebert import shipped
 from litebert.checkpoints.folder import save_model
 from litebert.errors import InputError
-from litebert.nn.families import family_config
+from litebert.nn.config import family_config
 from litebert.nn.network import pretraining_network
 from litebert.runs import write_run
 

@@ -4,7 +4,7 @@ import pytest
 
 from litebert.config import preset_names
 from litebert.errors import InputError
-from litebert.nn.families import family_config, preset_config
+from litebert.nn.config import family_config, preset_config
 
 
 def plan(**fields):

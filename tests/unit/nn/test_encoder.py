@@ -7,7 +7,7 @@ import torch
 import torch._dynamo.testing
 
 from litebert.errors import InputError
-from litebert.nn.families import family_config
+from litebert.nn.config import family_config
 from litebert.nn.layout import Layout
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig, pretraining_network
 

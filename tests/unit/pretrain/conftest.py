@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from litebert.bench.made_up import made_up_batch
-from litebert.nn.families import preset_config
+from litebert.nn.config import preset_config
 from litebert.nn.network import pretraining_network
 
 TINY = ("vocab_size=60", "num_layers=4", "width=16", "embedding_width=8", "num_heads=2", "feed_forward_width=32")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from litebert.nn.families import preset_config
+from litebert.nn.config import preset_config
 from litebert.study.catalogue import study_of
 from litebert.study.page import make_page
 from litebert.study.report import as_json, as_text, report_of, table_of
