@@ -7,6 +7,7 @@ import torch
 import torch._dynamo.testing
 
 from litebert.errors import InputError
+from litebert.families import FAMILIES
 from litebert.nn.config import family_config
 from litebert.nn.layout import Layout
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig, pretraining_network
@@ -19,12 +20,11 @@ SMALL = {
     "num_heads": 4,
     "feed_forward_width": 64,
 }
-FAMILIES = ["albert", "bert", "roberta", "distilbert", "xlnet"]
 
 
 def network(family="albert", **fields) -> Network:
     torch.manual_seed(0)
-    sizes = SMALL if family == "albert" else {**SMALL, "embedding_width": 32}
+    sizes = SMALL if FAMILIES[family].embedding_projection != "never" else {**SMALL, "embedding_width": 32}
     config = family_config({"family": family, **sizes, "dropout": 0.0, "attention_dropout": 0.0, **fields})
     return pretraining_network(config)
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from litebert.families import FAMILIES
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
+from litebert.families import FAMILIES
 from litebert.text.joined import JOINED, JoinedTexts
 from litebert.text.normalise import backend_normaliser, quick_nfkc
 from litebert.text.tokenizers import mark_special_tokens, read_tokenizer
