@@ -11,7 +11,7 @@ from litebert.nn.network import HeadsConfig, Network, NetworkConfig
 from litebert.tasks.examples import Answer, Choice, Example, Question, TaskData
 from litebert.tasks.finetuning import FinetuneSettings
 from litebert.tasks.recipes import FinetuneRecipe
-from litebert.text.tokenizers import read_tokenizer
+from litebert.text.tokenizer_files import read_tokenizer
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 NOUNS = ["cat", "dog", "horse", "bird", "fish", "cow", "fox", "hen"]

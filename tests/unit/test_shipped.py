@@ -14,7 +14,7 @@ from litebert.checkpoints.folder import load_model, model_config, model_folder, 
 from litebert.errors import InputError
 from litebert.nn.config import family_config
 from litebert.nn.network import pretraining_network
-from litebert.text.tokenizers import read_tokenizer
+from litebert.text.tokenizer_files import read_tokenizer
 
 ROOT = Path(__file__).parents[2]
 

@@ -40,7 +40,7 @@ from litebert.nn.network import PRETRAINING_HEADS, HeadName, HeadsConfig, Networ
 from litebert.runs import CHECKPOINTS, STORE_FILE, Parent, write_run
 from litebert.shipped import check_shipped, shipped_folder, shipped_names
 from litebert.text.tokenizer import Tokenizer
-from litebert.text.tokenizers import read_tokenizer
+from litebert.text.tokenizer_files import read_tokenizer
 
 CONFIG = "config.json"
 TOKENIZER_FILES = ("tokenizer.json", "spiece.model", "vocab.txt", "vocab.json")

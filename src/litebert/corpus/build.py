@@ -28,7 +28,7 @@ from litebert.runs import DISK_FULL, sync_folder
 from litebert.text.normalise import Rules, check_rules
 from litebert.text.raw import Errors, expand
 from litebert.text.streams import STANDARD_INPUT
-from litebert.text.tokenizers import Tokenizer, read_tokenizer
+from litebert.text.tokenizer_files import Tokenizer, read_tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ from litebert.pretrain.stages import held_out_scores, pretraining_stages
 from litebert.pretrain.time_rule import as_noted, fitted, in_words
 from litebert.pretrain.warm_start import check_vocabulary, going_on, warm_start
 from litebert.runs import MODEL_FOLDER, RUN_FILE, RunLock, check_run_folder, parent_of, read_run, write_run
-from litebert.text.tokenizers import read_tokenizer
+from litebert.text.tokenizer_files import read_tokenizer
 from litebert.train.guard import StuckWatch
 from litebert.train.loop import Loop, Result
 from litebert.train.parallel import Ranks, whole_weights

@@ -14,7 +14,7 @@ from litebert.families import FAMILIES
 from litebert.text.normalise import Rules, backend_normaliser, check_rules
 from litebert.text.sample import sample_lines
 from litebert.text.tokenizer import Tokenizer
-from litebert.text.tokenizers import mark_special_tokens
+from litebert.text.tokenizer_files import mark_special_tokens
 from litebert.text.unigram import train_unigram
 from litebert.text.wordpiece import train_wordpiece
 

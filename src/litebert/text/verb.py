@@ -171,7 +171,7 @@ def fertility(
 
 def _read(folder: Path) -> "Tokenizer":
     """The tokenizer of a folder, in the layout of the model beside it if there is one."""
-    from litebert.text.tokenizers import read_tokenizer
+    from litebert.text.tokenizer_files import read_tokenizer
 
     family = None
     config = folder / "config.json"

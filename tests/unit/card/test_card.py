@@ -20,7 +20,7 @@ from litebert.nn.network import pretraining_network
 from litebert.plan.arithmetic import flops_per_token, head_flops
 from litebert.pretrain.recipe import Recipe
 from litebert.runs import parent_of, write_run
-from litebert.text.tokenizers import read_tokenizer
+from litebert.text.tokenizer_files import read_tokenizer
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [*SPECIAL, "the", "he", "she", "was", "tired", "man", "woman", "doctor", "."]

@@ -13,7 +13,7 @@ from litebert.cli import app
 from litebert.errors import InputError
 from litebert.nn.config import family_config
 from litebert.nn.network import Network, NetworkConfig
-from litebert.text.tokenizers import read_tokenizer
+from litebert.text.tokenizer_files import read_tokenizer
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "film", "a", "the", "very", "not"]
 

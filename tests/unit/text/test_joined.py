@@ -13,7 +13,7 @@ from tokenizers import Tokenizer as Backend
 from litebert.families import FAMILIES
 from litebert.text.joined import JOINED, JoinedTexts
 from litebert.text.normalise import backend_normaliser, quick_nfkc
-from litebert.text.tokenizers import mark_special_tokens, read_tokenizer
+from litebert.text.tokenizer_files import mark_special_tokens, read_tokenizer
 
 VOCAB = Path(__file__).parents[3] / ".." / "shared" / "data" / "vocab"
 SPECIAL = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]

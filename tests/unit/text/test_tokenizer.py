@@ -12,7 +12,7 @@ from tokenizers import models, normalizers, pre_tokenizers
 
 from litebert.errors import InputError
 from litebert.text.sentencepiece_model import read_sentencepiece_model
-from litebert.text.tokenizers import SMILES, pattern_tokenizer, read_tokenizer
+from litebert.text.tokenizer_files import SMILES, pattern_tokenizer, read_tokenizer
 from litebert.text.words import begins_word
 
 ROOT = Path(__file__).parents[3]

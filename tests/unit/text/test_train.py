@@ -11,7 +11,7 @@ import pytest
 from litebert.cli import main
 from litebert.text.fertility import measure_fertility
 from litebert.text.sample import LONGEST_LINE, is_held_out, lines_of, sample_lines
-from litebert.text.tokenizers import read_tokenizer
+from litebert.text.tokenizer_files import read_tokenizer
 from litebert.text.train import SPECIAL, TrainSettings, train_tokenizer
 
 ROOT = Path(__file__).parents[3]
