@@ -112,7 +112,7 @@ def _options(
 def ls() -> None:
     """List the models that are shipped, the presets of models, then the recipes of pretraining."""
     from litebert.config import preset_names, read_preset
-    from litebert.shipped import shipped_about, shipped_names
+    from litebert.shipped_models import shipped_about, shipped_names
 
     for name in shipped_names():
         _echo_entry(name, f"trained, comes with litebert: {shipped_about(name)}")
@@ -145,7 +145,7 @@ def show(
 
     from litebert.config import preset_names
     from litebert.errors import nearest
-    from litebert.shipped import shipped_folder, shipped_names
+    from litebert.shipped_models import shipped_folder, shipped_names
 
     models, recipes = preset_names("models"), preset_names("recipes")
     if Path(model).is_dir() or shipped_folder(model):

@@ -38,7 +38,7 @@ from litebert.families import FAMILIES
 from litebert.nn.config import EncoderConfig, preset_config
 from litebert.nn.network import PRETRAINING_HEADS, HeadName, HeadsConfig, Network, NetworkConfig
 from litebert.runs import CHECKPOINTS, STORE_FILE, Parent, write_run
-from litebert.shipped import check_shipped, shipped_folder, shipped_names
+from litebert.shipped_models import check_shipped, shipped_folder, shipped_names
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.tokenizer_files import read_tokenizer
 

@@ -22,7 +22,7 @@ from tokenizers import Tokenizer as Backend
 from litebert.errors import InputError, nearest
 from litebert.families import FAMILIES, Family
 from litebert.families.family import ROLES, Role
-from litebert.shipped import shipped_folder
+from litebert.shipped_models import shipped_folder
 from litebert.text.tokenizer import Tokenizer
 
 __all__ = ["SMILES", "Tokenizer", "mark_special_tokens", "pattern_tokenizer", "read_tokenizer"]

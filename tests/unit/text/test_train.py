@@ -202,7 +202,7 @@ def test_commands(tmp_path, monkeypatch, capsys):
         ("a.txt", "\n\n".join(TEXTS).encode(), ["--vocab-size", "12"], "is too small: single characters"),
         ("a.txt", "\n\n".join(TEXTS).encode(), ["--vocab-size", "20", "--kind", "wordpiece"], "is too small: single"),
         ("a.txt", b"one two\n", ["--kind", "wordpiece"], "the corpus is too small"),
-        ("a.txt", b"one two\n", ["--vocab-size", "3"], "--vocab-size is 3 but 5 ids are special"),
+        ("a.txt", b"one two\n", ["--vocab-size", "3"], "vocab_size is 3 but 5 ids are special"),
         ("a.txt", b"one two\n", ["--kind", "bpe"], "there is no kind 'bpe'"),
         ("a.txt", b"one two\n", ["--rules", "nfk"], "did you mean 'nfkc'"),
         ("a.txt", b"one two\n", ["--kind", "wordpiece", "--fallback", "byte"], "wordpiece has no byte fallback"),
