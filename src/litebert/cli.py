@@ -16,7 +16,6 @@ from litebert.corpus.verb import app as corpus_app
 from litebert.errors import InputError
 from litebert.exits.verb import exits
 from litebert.infer.verb import fill, order
-from litebert.lineage import runs_verb
 from litebert.plan.verb import plan
 from litebert.pretrain.verb import pretrain
 from litebert.shrink.distill_verb import distill
@@ -41,7 +40,7 @@ class InOrder(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names, those of the first panel first."""
-        first = ("ls", "plan", "tokenizer", "corpus", "pretrain")
+        first = ("ls", "plan", "tokenizer", "corpus", "pretrain", "runs")
         return [*first, *(name for name in super().list_commands(ctx) if name not in first)]
 
 
@@ -76,7 +75,6 @@ app.command(rich_help_panel=TEXT)(plan)
 app.add_typer(tokenizer_app, name="tokenizer", rich_help_panel=TEXT)
 app.add_typer(corpus_app, name="corpus", rich_help_panel=TEXT)
 app.command(cls=WithFields, rich_help_panel=TEXT)(pretrain)
-app.command("runs", rich_help_panel=TEXT)(runs_verb)
 app.command(cls=WithFields, rich_help_panel=TASKS)(finetune)
 app.command(rich_help_panel=TASKS)(evaluate)
 app.command(rich_help_panel=TASKS)(predict)
@@ -119,6 +117,33 @@ def ls() -> None:
     for kind in ("models", "recipes"):
         for name in preset_names(kind):
             _echo_entry(name, f"{'recipe: ' if kind == 'recipes' else ''}{read_preset(kind, name)['about']}")
+
+
+@app.command(rich_help_panel=TEXT)
+def runs(
+    folders: Annotated[
+        list[str] | None, typer.Argument(metavar="[FOLDER]...", help="Where to look; default: here.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with settings and all figures.")] = False,
+) -> None:
+    """List the runs below a folder, each under what it came from."""
+    import json
+    from pathlib import Path
+
+    from litebert.runs import described, list_runs, parents_among, tree
+
+    places = [Path(folder) for folder in folders or ["."]]
+    for place in places:
+        if not place.is_dir():
+            raise InputError(f"{place} is not a folder; name one with runs in it")
+    found = list_runs(places)
+    if as_json:
+        parents = parents_among(found)
+        typer.echo(json.dumps([described(run, parents) for run in found], indent=2, ensure_ascii=False))
+    elif not found:
+        typer.echo(f"no runs in {', '.join(str(place) for place in places)}")
+    else:
+        typer.echo(tree(found))
 
 
 def _echo_entry(name: str, about: str) -> None:
