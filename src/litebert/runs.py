@@ -159,17 +159,17 @@ def read_run(folder: Path) -> RunInfo | None:
 
 
 def check_run_folder(out: Path, resume: bool) -> None:
-    """Refuse a folder that holds something else, or nothing to go on with."""
+    """Refuse a folder that holds something else, or nothing to resume."""
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file; name a folder for the run")
     used = out.is_dir() and any(path.name != LOCK_FILE for path in out.iterdir())
     if resume and not used:
-        raise InputError(f"there is no run in {out} to resume; leave --resume out to begin one")
+        raise InputError(f"there is no run in {out} to resume; leave resume out to start one")
     info = read_run(out) if used else None
     if used and (info is None or info.verb not in TRAINING):
         raise InputError(f"{out} is not empty and holds no run of training; name another folder")
     if used and not resume:
-        raise InputError(f"{out} is not empty; add --resume to go on with the run there, or name another folder")
+        raise InputError(f"{out} is not empty; pass resume to continue the run there, or name another folder")
 
 
 def parent_of(role: str, folder: Path) -> Parent:

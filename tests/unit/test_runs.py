@@ -176,7 +176,7 @@ def test_a_run_is_gone_on_with_only_when_that_is_said(tmp_path):
     check_run_folder(tmp_path, resume=False)
     write_run(tmp_path, "finetune", {})
     check_run_folder(tmp_path, resume=True)
-    with pytest.raises(InputError, match="not empty; add --resume"):
+    with pytest.raises(InputError, match="not empty; pass resume"):
         check_run_folder(tmp_path, resume=False)
 
 

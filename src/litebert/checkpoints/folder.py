@@ -82,9 +82,9 @@ def load_model(
 
 
 def check_no_model(folder: Path, overwrite: bool) -> None:
-    """An error where a verb would replace a model that nobody said should go."""
+    """Refuse to replace a model unless ``overwrite`` is set."""
     if not overwrite and (folder / CONFIG).is_file():
-        raise InputError(f"{folder} holds a model; name another folder, or pass --overwrite to replace that one")
+        raise InputError(f"{folder} holds a model; name another folder, or pass overwrite to replace that one")
 
 
 def model_folder(source: str | os.PathLike[str]) -> Path:
@@ -223,7 +223,7 @@ def _other_kind(folder: Path) -> str:
     if (folder / STORE_FILE).is_file():
         return f"; it is a token store, of which `litebert pretrain albert-small --corpus {folder}` makes a model"
     if (folder / CHECKPOINTS).is_dir():
-        return "; it is a run that has not saved a model yet: go on with it by --resume"
+        return "; it is a run that has not saved a model yet: resume it"
     if any((folder / name).is_file() for name in TOKENIZER_FILES):
         return "; it is a tokenizer, which `litebert corpus build --tokenizer` takes"
     return "; name the folder that has one"
