@@ -16,7 +16,7 @@ from litebert.shrink.choose import Asked, choose
 from litebert.shrink.drop import drop_layers
 from litebert.shrink.strategies import STRATEGIES
 from litebert.text.tokenizer import Tokenizer
-from litebert.text.tokenizers import SMILES, pattern_tokenizer
+from litebert.text.tokenizer_files import SMILES, pattern_tokenizer
 
 WEIGHTS = Path(__file__).parents[1] / ".weights"
 BERT = WEIGHTS / "rxnfp/models/transformers/bert_pretrained"

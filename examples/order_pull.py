@@ -24,7 +24,7 @@ from litebert.errors import InputError
 from litebert.nn.layout import Layout
 from litebert.pretrain.objective import LOGIT_CHUNK, Pretraining
 from litebert.pretrain.warm_start import check_vocabulary
-from litebert.text.tokenizers import read_tokenizer
+from litebert.text.tokenizer_files import read_tokenizer
 
 CPU = torch.device("cpu")
 STD = 0.02  # of new weights

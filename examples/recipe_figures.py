@@ -21,7 +21,7 @@ from litebert.corpus.batch_settings import BatchSettings
 from litebert.corpus.batches import Batches
 from litebert.corpus.rows import Batch
 from litebert.corpus.store import Store
-from litebert.nn.families import preset_config
+from litebert.nn.config import preset_config
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network, pretraining_network
 from litebert.pretrain.initial import set_initial_values

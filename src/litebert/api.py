@@ -699,7 +699,7 @@ def convert(
 def models() -> dict[str, str]:
     """The models that ship with litebert and the presets, each with a line about it."""
     from litebert.config import preset_names, read_preset
-    from litebert.shipped import shipped_about, shipped_names
+    from litebert.shipped_models import shipped_about, shipped_names
 
     shipped = {name: f"trained, ships with litebert: {shipped_about(name)}" for name in shipped_names()}
     return shipped | {name: read_preset("models", name)["about"] for name in preset_names("models")}
@@ -716,7 +716,7 @@ def config(
 
     from litebert.config import preset_names
     from litebert.errors import nearest
-    from litebert.shipped import shipped_folder, shipped_names
+    from litebert.shipped_models import shipped_folder, shipped_names
 
     name, words = str(model), field_words(settings)
     presets, recipes = preset_names("models"), preset_names("recipes")
@@ -732,7 +732,7 @@ def config(
         known = nearest(name, [*presets, *recipes, *shipped_names()])
         raise InputError(f"'{name}' is not a folder, a preset or a recipe{known}")
     else:
-        from litebert.nn.families import preset_config
+        from litebert.nn.config import preset_config
 
         encoder = preset_config(name, words)
     fields = dataclasses.asdict(encoder) | {"plan": " ".join(f"{a}-{f}" for a, f in encoder.plan)}

@@ -37,7 +37,7 @@ class InOrder(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names, those of the first panel first."""
-        first = ("ls", "plan", "tokenizer", "corpus", "pretrain")
+        first = ("ls", "plan", "tokenizer", "corpus", "pretrain", "runs")
         return [*first, *(name for name in super().list_commands(ctx) if name not in first)]
 
 

@@ -1,12 +1,12 @@
-"""What made a folder: every verb that writes one leaves a ``run.json`` in it. The registry of runs is these files.
+"""What made a folder: every command that writes one leaves a ``run.json`` in it. The registry of runs is these files.
 
-A note says which verb, when, with what settings, what the run came from (its parents), how it stands and what it
-reached. Everything here is light, because ``litebert runs`` reads hundreds of notes and has no use for torch.
+A note says which command, when, with what settings, what the run came from (its parents), its status and its results.
+Here are the notes, the lock of a run folder, and the tree that ``litebert runs`` prints. Everything is light at
+import, because that command reads hundreds of notes and has no use for torch.
 """
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import secrets
@@ -14,15 +14,19 @@ import shutil
 import socket
 import tempfile
 import time
-import weakref
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from litebert.errors import InputError
+from litebert.terminal import text_width
 from litebert.version import __version__
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 RUN_FILE = "run.json"
 LOCK_FILE = "lock"
@@ -30,7 +34,7 @@ MODEL_FOLDER = "model"  # where a run leaves its model; it counts as part of the
 CHECKPOINTS = "checkpoints"
 STORE_FILE = "store.json"  # of a token store, for its fingerprint
 
-TRAINING = ("pretrain", "finetune", "distill", "shrink")  # verbs whose runs can be gone on with
+TRAINING = ("pretrain", "finetune", "distill", "shrink")  # resumable commands
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -156,17 +160,17 @@ def read_run(folder: Path) -> RunInfo | None:
 
 
 def check_run_folder(out: Path, resume: bool) -> None:
-    """Refuse a folder that holds something else, or nothing to go on with."""
+    """Refuse a folder that holds something else, or nothing to resume."""
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file; name a folder for the run")
     used = out.is_dir() and any(path.name != LOCK_FILE for path in out.iterdir())
     if resume and not used:
-        raise InputError(f"there is no run in {out} to resume; leave --resume out to begin one")
+        raise InputError(f"there is no run in {out} to resume; leave resume out to start one")
     info = read_run(out) if used else None
     if used and (info is None or info.verb not in TRAINING):
         raise InputError(f"{out} is not empty and holds no run of training; name another folder")
     if used and not resume:
-        raise InputError(f"{out} is not empty; add --resume to go on with the run there, or name another folder")
+        raise InputError(f"{out} is not empty; pass resume to continue the run there, or name another folder")
 
 
 def parent_of(role: str, folder: Path) -> Parent:
@@ -203,81 +207,56 @@ def _run_folders(folder: Path) -> Iterator[Path]:
 class RunLock:
     """Keeps a run folder to one process at a time; the lock dies with the process, however that ends.
 
-    The folder is made if need be, and goes again where the run fails before it has put anything there.
+    The folder is made if need be, and removed again where the run fails before it has put anything there.
     """
 
     def __init__(self, run: Path) -> None:
         self.path = run / LOCK_FILE
-        self._handle: int | None = None
+        self._lock: FileLock | None = None
         self._made = False
 
     def __enter__(self) -> "RunLock":
+        from filelock import FileLock, Timeout  # takes a tenth of a second to import
+
         self._made = not self.path.parent.exists()
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        lock = FileLock(self.path, thread_local=False, fallback_to_soft=False, on_acquired=_write_holder)
         try:
-            _lock(handle)
+            lock.acquire(timeout=0.2, poll_interval=0.02)  # not at once: someone may be looking (``is_in_use``)
+        except Timeout:
+            raise InputError(
+                f"{self.path.parent} is in use by {_holder(self.path)}; wait for it to end, stop it, or name another "
+                "folder"
+            ) from None
         except OSError as error:
-            holder = _holder(self.path)
-            os.close(handle)
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                raise InputError(
-                    f"{self.path.parent} is in use by {holder}; wait for it to end, stop it, or name another folder"
-                ) from None
-            raise
-        # Never removed from a folder with a run: a process that had it open could lock a file that no one else sees.
-        self._handle = handle
-        try:
-            os.ftruncate(handle, 0)
-            mine = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
-            os.pwrite(handle, json.dumps(mine).encode(), 0)
-        except OSError as error:
-            self.__exit__(OSError, error, None)
+            self._remove_if_unused()
             if error.errno in DISK_FULL:
                 raise InputError(f"no room left on the disk of {self.path.parent}; free some space") from None
             raise
-        _held.add(self)
+        self._lock = lock
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._handle is not None:
-            os.ftruncate(self._handle, 0)
-            if kind is not None and self._made and [*self.path.parent.iterdir()] == [self.path]:
-                self.path.unlink()
-                self.path.parent.rmdir()
-            os.close(self._handle)
-            self._handle = None
+        assert self._lock is not None
+        os.truncate(self.path, 0)
+        if kind is not None:
+            self._remove_if_unused()
+        self._lock.release()
 
-    def forget(self) -> None:
-        """In a forked child: let go of the parent's lock, or a worker that outlives the parent would keep it."""
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
+    def _remove_if_unused(self) -> None:
+        # Never from a folder with a run: a process that has the file open could lock what no one else sees.
+        if self._made and [*self.path.parent.iterdir()] == [self.path]:
+            self.path.unlink()
+            self.path.parent.rmdir()
 
 
-_held: "weakref.WeakSet[RunLock]" = weakref.WeakSet()
-
-
-def _forget_locks() -> None:
-    for lock in list(_held):
-        lock.forget()
-
-
-os.register_at_fork(after_in_child=_forget_locks)
-
-
-def _lock(handle: int) -> None:
-    """Take a lock; the moment in which someone looks whether it is taken (``is_in_use``) is waited out."""
-    for wait in (0.02, 0.05, 0.1, 0.0):
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except OSError as error:
-            if not wait or error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                raise
-            time.sleep(wait)
+def _write_holder(handle: int) -> None:
+    """Note in a lock file which process holds it."""
+    os.ftruncate(handle, 0)
+    mine = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
+    os.pwrite(handle, json.dumps(mine).encode(), 0)
 
 
 def is_in_use(run: Path) -> bool:
@@ -286,13 +265,16 @@ def is_in_use(run: Path) -> bool:
         handle = os.open(run / LOCK_FILE, os.O_RDONLY)
     except OSError:
         return False
+    from filelock import lock_descriptor
+
     try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
+        for wait in (0.02, 0.05, 0.0):  # someone else may be looking
+            if lock_descriptor(handle, blocking=False):
+                return False
+            time.sleep(wait)
         return True
     finally:
         os.close(handle)
-    return False
 
 
 def standing(info: RunInfo) -> str:
@@ -336,3 +318,125 @@ def new_folder(path: Path, verb: str, *, overwrite: bool = False) -> Iterator[Pa
         (temporary / "new").replace(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+HEADINGS = ("run", "verb", "model", "made (UTC)", "status", "steps", "held-out loss")
+RIGHT = 5  # columns from here on hold numbers
+SHORT = 14  # characters of a model's name in a narrow window
+
+
+def described(run: RunInfo, parents: Mapping[Path, list[RunInfo]]) -> dict[str, Any]:
+    """A run as JSON has it; ``came_from`` are the folders of those parents that are in the list themselves."""
+    return {
+        **asdict(run),
+        "folder": str(run.folder),
+        "model": run.model,
+        "status": standing(run),
+        "came_from": [str(parent.folder) for parent in parents[run.folder]],
+    }
+
+
+def parents_among(runs: Sequence[RunInfo]) -> dict[Path, list[RunInfo]]:
+    """For each run, by its folder, those of its parents that are runs of the list."""
+    by_folder = {run.folder.resolve(): run for run in runs}
+    by_fingerprint: dict[str, RunInfo] = {}
+    for run in runs:
+        by_fingerprint.setdefault(run.fingerprint, run)
+
+    def find(parent: Parent) -> RunInfo | None:
+        folder = Path(parent.folder).resolve()
+        named = by_folder.get(folder.parent if folder.name == MODEL_FOLDER else folder)
+        # The fingerprint moves with a run; but copies share it, and of those the one that was named is meant.
+        if not parent.fingerprint or (named and named.fingerprint == parent.fingerprint):
+            return named
+        return by_fingerprint.get(parent.fingerprint)
+
+    found = {run.folder: [find(parent) for parent in run.parents] for run in runs}
+    return {run.folder: [parent for parent in found[run.folder] if parent and parent is not run] for run in runs}
+
+
+def tree(runs: Sequence[RunInfo]) -> str:
+    """Runs as lines of text; what they came from, where it is no run itself, heads its own group."""
+    parents = parents_among(runs)
+    children: dict[Path, list[RunInfo]] = defaultdict(list)
+    groups: dict[str, list[RunInfo]] = defaultdict(list)
+    for run in runs:
+        if parents[run.folder] and not _in_a_circle(run, parents):
+            children[parents[run.folder][0].folder].append(run)
+        else:
+            groups[_outside(run)].append(run)
+    rows: list[tuple[str, ...]] = [HEADINGS]
+    for heading, members in groups.items():
+        if heading:
+            rows.append((heading,))
+        for index, run in enumerate(members):
+            last = index == len(members) - 1
+            _add(rows, run, children, _lines("", last) if heading else ("", ""))
+    wide = _aligned(rows)
+    return wide if max(map(len, wide.splitlines())) <= text_width() else _aligned([_narrow(row) for row in rows])
+
+
+def _narrow(row: tuple[str, ...]) -> tuple[str, ...]:
+    """The same row for a narrow window: the end of a long name, no year, the first word of a verb."""
+    if len(row) < len(HEADINGS):
+        return row
+    name, verb, model, made, status, step, loss = row
+    if row == HEADINGS:
+        return (name, verb, model, made, status, step, "held out")
+    short = model if len(model) <= SHORT else f"…{model[1 - SHORT :]}"
+    return (name, verb.partition(" ")[0], short, made.partition("-")[2], status, step, loss)
+
+
+def _in_a_circle(run: RunInfo, parents: Mapping[Path, list[RunInfo]]) -> bool:
+    """Whether a run descends from itself, as notes edited by hand may say."""
+    seen: set[Path] = set()
+    current = run
+    while parents[current.folder] and current.folder not in seen:
+        seen.add(current.folder)
+        current = parents[current.folder][0]
+    return current is run
+
+
+def _outside(run: RunInfo) -> str:
+    """What a run came from, in words, where that is no run of the list."""
+    if not run.parents:
+        return ""
+    parent = run.parents[0]
+    mark = f" {parent.fingerprint[:8]}" if parent.fingerprint else ""
+    return f"{parent.folder} ({parent.role}{mark})"
+
+
+def _lines(before: str, last: bool) -> tuple[str, str]:
+    """What is drawn before a run's own name, and before those of its children."""
+    return (f"{before}└─ ", f"{before}   ") if last else (f"{before}├─ ", f"{before}│  ")
+
+
+def _add(
+    rows: list[tuple[str, ...]], run: RunInfo, children: Mapping[Path, list[RunInfo]], lines: tuple[str, str]
+) -> None:
+    """Append a run and all that came from it."""
+    step, loss = run.result.get("step"), run.result.get("held_out_loss")
+    rows.append(
+        (
+            f"{lines[0]}{run.folder}",
+            run.verb,
+            run.model,
+            run.made[:16].replace("T", " "),
+            standing(run),
+            f"{step:,}" if isinstance(step, int) else "",
+            f"{loss:.3f}" if isinstance(loss, int | float) else "",
+        )
+    )
+    members = children.get(run.folder, [])
+    for index, child in enumerate(members):
+        _add(rows, child, children, _lines(lines[1], index == len(members) - 1))
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> str:
+    widths = [max(len(row[place]) for row in rows if len(row) > 1) for place in range(len(HEADINGS))]
+    lines = []
+    for row in rows:
+        cells = zip(row, widths, range(len(row)), strict=False)
+        line = "  ".join(cell.rjust(width) if place >= RIGHT else cell.ljust(width) for cell, width, place in cells)
+        lines.append(line.rstrip())
+    return "\n".join(lines)

@@ -7,17 +7,18 @@ import torch
 import transformers
 
 from litebert.checkpoints.folder import load_model, save_model, wanted_heads
-from litebert.nn.families import family_config
+from litebert.families import FAMILIES
+from litebert.nn.config import family_config
 from litebert.nn.layout import Layout
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
 
 CLOSE = 2e-5
-FAMILIES = ["albert", "bert", "roberta", "distilbert", "xlnet"]
 KINDS = {
     "albert": ["Model", "ForPreTraining", "ForMaskedLM"],
     "bert": ["Model", "ForPreTraining", "ForMaskedLM", "ForNextSentencePrediction"],
     "roberta": ["Model", "ForMaskedLM"],
     "distilbert": ["Model", "ForMaskedLM"],
+    "electra": ["Model", "ForPreTraining", "ForMaskedLM"],
     "xlnet": ["Model", "LMHeadModel"],
 }
 TASKS = ["ForSequenceClassification", "ForMultipleChoice", "ForQuestionAnswering"]
@@ -34,7 +35,7 @@ LENGTHS = [5, 9]
 def inputs(family: str):
     torch.manual_seed(1)
     ids = [torch.randint(7, 60, (n,)) for n in LENGTHS]
-    segments = [(torch.arange(n) >= n // 2).long() if family in ("albert", "bert", "xlnet") else None for n in LENGTHS]
+    segments = [(torch.arange(n) >= n // 2).long() if FAMILIES[family].segments else None for n in LENGTHS]
     return ids, segments
 
 
@@ -49,6 +50,8 @@ def our_logits(network: Network, family: str) -> dict[str, list[torch.Tensor]]:
     for name, head in network.heads.items():
         if name == "masked_lm":
             logits[name] = list(network.masked_lm(states, torch.arange(sum(LENGTHS))).split(LENGTHS))
+        elif name == "replaced":
+            logits[name] = list(head(states).split(LENGTHS))
         elif name == "span":
             logits[name] = [
                 torch.stack(x, -1) for x in zip(*(part.split(LENGTHS) for part in head(states)), strict=True)
@@ -89,6 +92,8 @@ def head_of(model) -> str:
         return "classify"
     if name.endswith("ForMultipleChoice"):
         return "choice"
+    if name == "ElectraForPreTraining":
+        return "replaced"
     return "order" if name.endswith("ForNextSentencePrediction") else "masked_lm"
 
 
@@ -127,6 +132,20 @@ def test_a_folder_is_named_for_the_class_that_holds_it(reference, saved, tmp_pat
     assert type(transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "ours")).__name__ == "AlbertForMaskedLM"
 
 
+def test_replaced_head_of_an_albert_is_kept_beside_what_transformers_reads(tmp_path):
+    heads = HeadsConfig(names=("masked_lm", "order", "replaced"))
+    network = Network(NetworkConfig(encoder=family_config({"family": "albert", **SMALL}), heads=heads))
+    save_model(tmp_path / "ours", network, None, verb="test")
+    again = load_model(tmp_path / "ours")
+    assert not again.notes and set(again.network.config.heads.names) == set(heads.names)
+    for name, tensor in network.state_dict().items():
+        assert torch.equal(again.network.state_dict()[name], tensor), name
+    theirs, report = transformers.AlbertForPreTraining.from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not report["missing_keys"]
+    assert all(name.startswith("discriminator_predictions.") for name in report["unexpected_keys"])
+    assert torch.equal(theirs.albert.embeddings.word_embeddings.weight, network.encoder.embeddings.token.weight)
+
+
 PLANS = {
     "attention": {"share": "attention"},
     "ffn": {"share": "ffn"},
@@ -146,13 +165,14 @@ SMALL = {
 
 
 @pytest.mark.parametrize("plan", list(PLANS))
-@pytest.mark.parametrize("family", ["albert", "bert"])
+@pytest.mark.parametrize("family", ["albert", "bert", "electra"])
 def test_any_plan_is_kept_and_can_be_written_out_for_transformers(plan, family, tmp_path):
     fields = {"family": family, **SMALL, **PLANS[plan]}
     if family == "bert":
         fields["embedding_width"] = fields["width"]
-        fields.setdefault("share", "all")
-    config = NetworkConfig(encoder=family_config(fields), heads=HeadsConfig(names=("masked_lm", "order")))
+    fields.setdefault("share", "all")
+    heads = ("masked_lm",) if family == "electra" else ("masked_lm", "order")
+    config = NetworkConfig(encoder=family_config(fields), heads=HeadsConfig(names=heads))
     torch.manual_seed(0)
     network = Network(config).eval()
     with torch.no_grad():
@@ -165,9 +185,10 @@ def test_any_plan_is_kept_and_can_be_written_out_for_transformers(plan, family, 
     for name, tensor in network.state_dict().items():
         assert torch.equal(kept.state_dict()[name], tensor)
     save_model(tmp_path / "full", network, None, verb="test", written_out=True)
-    cls = transformers.AlbertForPreTraining if family == "albert" else transformers.BertForPreTraining
+    architecture = json.loads((tmp_path / "full" / "config.json").read_text())["architectures"][0]
+    theirs = getattr(transformers, architecture).from_pretrained(tmp_path / "full").eval()
     with torch.no_grad():
-        same(expected, their_logits(cls.from_pretrained(tmp_path / "full").eval(), family))
+        same(expected, their_logits(theirs, family))
 
 
 @pytest.mark.parametrize("how", ["shards", "pickle"])
@@ -196,14 +217,15 @@ def test_what_a_checkpoint_lacks_is_new_and_said(reference, saved):
     assert loaded.network.heads["classify"].linear.weight.std() > 0
 
 
-def test_untied_tables_are_kept(reference, saved, tmp_path):
-    theirs = reference("bert", "ForMaskedLM", tie_word_embeddings=False)
+@pytest.mark.parametrize("family", ["bert", "electra"])
+def test_untied_tables_are_kept(family, reference, saved, tmp_path):
+    theirs = reference(family, "ForMaskedLM", tie_word_embeddings=False)
     loaded = load_model(saved(theirs))
     with torch.no_grad():
-        same(our_logits(loaded.network, "bert"), their_logits(theirs, "bert"))
+        same(our_logits(loaded.network, family), their_logits(theirs, family))
     save_model(tmp_path / "ours", loaded.network, None, verb="test")
-    again = transformers.BertForMaskedLM.from_pretrained(tmp_path / "ours")
-    assert torch.equal(again.cls.predictions.decoder.weight, theirs.cls.predictions.decoder.weight)
+    again = type(theirs).from_pretrained(tmp_path / "ours")
+    assert torch.equal(again.get_output_embeddings().weight, theirs.get_output_embeddings().weight)
 
 
 def test_old_norm_names(reference, saved):

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from litebert.checkpoints.convert import read_theirs, with_modern_names
 from litebert.checkpoints.folder import load_model
+from litebert.checkpoints.huggingface import read_theirs, with_modern_names
+from litebert.families import FAMILIES
 from litebert.nn.layout import Layout
 
 VOCAB = 60
 CLOSE = 2e-5
-FAMILIES = ["albert", "bert", "roberta", "distilbert", "xlnet"]
 LENGTHS = [1, 2, 17, 512]
 
 
@@ -17,7 +17,7 @@ def batch(family: str, lengths: list[int]) -> tuple[list[torch.Tensor], list[tor
     """Random ids (none of them special) and segments, where the family has them."""
     torch.manual_seed(1)
     ids = [torch.randint(7, VOCAB, (length,)) for length in lengths]
-    segments = [(torch.arange(n) >= n // 2).long() if family in ("albert", "bert", "xlnet") else None for n in lengths]
+    segments = [(torch.arange(n) >= n // 2).long() if FAMILIES[family].segments else None for n in lengths]
     return ids, segments
 
 
@@ -110,6 +110,16 @@ def test_depth_is_the_first_layers(family, reference, saved):
         every = encoder.states(ids[0], Layout.of([17]), segments[0])
         for depth in range(5):
             assert torch.equal(encoder(ids[0], Layout.of([17]), segments[0], depth=depth), every[depth])
+
+
+def test_electra_of_one_width_has_no_projection(reference, saved):
+    theirs = reference("electra", embedding_size=32)
+    encoder = load_model(saved(theirs)).network.encoder
+    assert encoder.embeddings.projection is None
+    ids, segments = batch("electra", [17])
+    with torch.no_grad():
+        expected = their_states(theirs, ids[0][None], segments[0][None])[-1][0]
+        assert worst(encoder(ids[0], Layout.of([17]), segments[0]), expected) < CLOSE
 
 
 def test_xlnet_two_streams(reference, saved):

@@ -6,9 +6,9 @@ import transformers
 
 import litebert
 from litebert.checkpoints.folder import save_model
-from litebert.nn.families import family_config
+from litebert.nn.config import family_config
 from litebert.nn.network import pretraining_network
-from litebert.text.tokenizers import read_tokenizer
+from litebert.text.tokenizer_files import read_tokenizer
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [*SPECIAL, "the", "cat", "sat", "on", "a", "mat", "and", "dog", "ran", "far"]

@@ -13,7 +13,7 @@ from tokenizers import ByteLevelBPETokenizer
 from transformers import AlbertTokenizer, AutoTokenizer, BertTokenizer, DistilBertTokenizer, RobertaTokenizer
 from transformers import XLNetTokenizer as XlnetTokenizer
 
-from litebert.text.tokenizers import Tokenizer, read_tokenizer
+from litebert.text.tokenizer_files import Tokenizer, read_tokenizer
 
 ROOT = Path(__file__).parents[2]
 VOCAB = ROOT / ".." / "shared" / "data" / "vocab"

@@ -13,7 +13,7 @@ def litebert(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "code", ["import litebert", "import litebert.cli", "from litebert.nn.families import preset_config"]
+    "code", ["import litebert", "import litebert.cli", "from litebert.nn.config import preset_config"]
 )
 def test_nothing_heavy_is_imported_before_it_is_needed(code):
     heavy = "{'torch', 'numba', 'transformers', 'tokenizers', 'numpy', 'matplotlib', 'rich.console'}"

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from litebert.corpus.store import Store
-from litebert.text.tokenizers import read_tokenizer
+from litebert.text.tokenizer_files import read_tokenizer
 
 LITEBERT = [str(Path(sys.executable).parent / "litebert")]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}

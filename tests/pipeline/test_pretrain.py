@@ -255,7 +255,7 @@ def test_what_is_refused(store, tmp_path):
     with pytest.raises(InputError, match=r"no run in .* to resume"):
         pretrain(settings(store, tmp_path / "none", resume=True), quiet)
     pretrain(settings(store, tmp_path / "run", bound=Bound(steps=1)), quiet)
-    with pytest.raises(InputError, match="not empty; add --resume"):
+    with pytest.raises(InputError, match="not empty; pass resume"):
         pretrain(settings(store, tmp_path / "run"), quiet)
     with pytest.raises(InputError, match="was begun with seed 0, not 1"):
         pretrain(settings(store, tmp_path / "run", resume=True, seed=1), quiet)

@@ -8,7 +8,7 @@ from reactions import REACTIONS
 
 from litebert.checkpoints.folder import load_model
 from litebert.nn.layout import Layout
-from litebert.text.tokenizers import SMILES, pattern_tokenizer
+from litebert.text.tokenizer_files import SMILES, pattern_tokenizer
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import transformers
 
 from litebert.shrink.choose import Asked
 from litebert.shrink.run import shrink_model
-from litebert.text.tokenizers import SMILES, pattern_tokenizer
+from litebert.text.tokenizer_files import SMILES, pattern_tokenizer
 
 pytestmark = pytest.mark.weights
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from litebert.checkpoints.folder import save_model
-from litebert.nn.families import family_config
+from litebert.nn.config import family_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
 
 SHAPE = {"vocab_size": 33, "width": 16, "num_heads": 4, "feed_forward_width": 24, "num_layers": 6}

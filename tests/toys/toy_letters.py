@@ -4,7 +4,7 @@ from string import ascii_lowercase
 
 import pytest
 
-from litebert.text.tokenizers import pattern_tokenizer
+from litebert.text.tokenizer_files import pattern_tokenizer
 
 SPECIAL = {
     "xlnet": ["<pad>", "<unk>", "<cls>", "<sep>", "<mask>"],

@@ -6,12 +6,12 @@ from pathlib import Path
 import torch
 
 from litebert.checkpoints.folder import save_model
-from litebert.nn.families import family_config
+from litebert.nn.config import family_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
 from litebert.tasks.examples import Answer, Choice, Example, Question, TaskData
 from litebert.tasks.finetuning import FinetuneSettings
 from litebert.tasks.recipes import FinetuneRecipe
-from litebert.text.tokenizers import read_tokenizer
+from litebert.text.tokenizer_files import read_tokenizer
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 NOUNS = ["cat", "dog", "horse", "bird", "fish", "cow", "fox", "hen"]

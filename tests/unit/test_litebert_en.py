@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import litebert as package
-from litebert import shipped
+from litebert import shipped_models as shipped
 from litebert.infer.cloze import read_clozes, score_clozes, shares
 
 FOLDER = shipped.SHIPPED / "litebert-en"

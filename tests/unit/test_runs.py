@@ -12,7 +12,6 @@ import time
 import pytest
 
 from litebert.errors import InputError
-from litebert.lineage import parents_among, tree
 from litebert.runs import (
     Parent,
     RunLock,
@@ -20,8 +19,10 @@ from litebert.runs import (
     is_in_use,
     list_runs,
     parent_of,
+    parents_among,
     read_run,
     standing,
+    tree,
     update_run,
     write_run,
 )
@@ -175,12 +176,12 @@ def test_a_run_is_gone_on_with_only_when_that_is_said(tmp_path):
     check_run_folder(tmp_path, resume=False)
     write_run(tmp_path, "finetune", {})
     check_run_folder(tmp_path, resume=True)
-    with pytest.raises(InputError, match="not empty; add --resume"):
+    with pytest.raises(InputError, match="not empty; pass resume"):
         check_run_folder(tmp_path, resume=False)
 
 
 def test_listing_runs_needs_no_torch(tmp_path):
-    code = "import sys, litebert.lineage, litebert.cli; print({'torch', 'numpy', 'rich.live'} & set(sys.modules))"
+    code = "import sys, litebert.runs, litebert.cli; print({'torch', 'numpy', 'rich.live'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
 
 

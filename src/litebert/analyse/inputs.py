@@ -11,10 +11,9 @@ from torch import Tensor
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
 from litebert.nn.layout import Layout
-from litebert.text.pairs import Encoded
 from litebert.text.raw import documents
-from litebert.text.tokenizer import Tokenizer
-from litebert.text.tokenizers import read_tokenizer
+from litebert.text.tokenizer import Encoded, Tokenizer
+from litebert.text.tokenizer_files import read_tokenizer
 
 BATCH_TOKENS = 2048
 WINDOW = 512  # texts that are sorted by length together, so that attention weights need little padding

@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,27 +18,29 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from litebert.checkpoints.convert import (
+from litebert.checkpoints.huggingface import (
     expected_shapes,
     guess_family,
     heads_present,
+    is_native,
+    read_encoder_config,
+    read_heads,
     read_theirs,
     unrolled,
     with_modern_names,
+    write_config,
     write_theirs,
 )
-from litebert.checkpoints.huggingface import is_native, read_encoder_config, read_heads, write_config
-from litebert.checkpoints.names import NAMES
-from litebert.checkpoints.tensors import has_tensors, read_tensors, write_tensors
+from litebert.checkpoints.tensors import read_tensors, tensor_names, write_tensors
 from litebert.config import build, parse_overrides, preset_names
 from litebert.errors import InputError, nearest
-from litebert.nn.config import EncoderConfig
-from litebert.nn.families import preset_config
+from litebert.families import FAMILIES
+from litebert.nn.config import EncoderConfig, preset_config
 from litebert.nn.network import PRETRAINING_HEADS, HeadName, HeadsConfig, Network, NetworkConfig
 from litebert.runs import CHECKPOINTS, STORE_FILE, Parent, write_run
-from litebert.shipped import check_shipped, shipped_folder, shipped_names
+from litebert.shipped_models import check_shipped, shipped_folder, shipped_names
 from litebert.text.tokenizer import Tokenizer
-from litebert.text.tokenizers import read_tokenizer
+from litebert.text.tokenizer_files import read_tokenizer
 
 CONFIG = "config.json"
 TOKENIZER_FILES = ("tokenizer.json", "spiece.model", "vocab.txt", "vocab.json")
@@ -80,9 +82,9 @@ def load_model(
 
 
 def check_no_model(folder: Path, overwrite: bool) -> None:
-    """An error where a verb would replace a model that nobody said should go."""
+    """Refuse to replace a model unless ``overwrite`` is set."""
     if not overwrite and (folder / CONFIG).is_file():
-        raise InputError(f"{folder} holds a model; name another folder, or pass --overwrite to replace that one")
+        raise InputError(f"{folder} holds a model; name another folder, or pass overwrite to replace that one")
 
 
 def model_folder(source: str | os.PathLike[str]) -> Path:
@@ -102,8 +104,7 @@ def model_config(source: str | os.PathLike[str], overrides: Sequence[str] = ()) 
         if theirs.get("model_type") == "litebert":
             config = _own_config(theirs, folder)
         else:
-            tensors = read_tensors(folder) if has_tensors(folder) else {}
-            config = _their_config(theirs, tensors, folder, None)[0]
+            config = _their_config(theirs, tensor_names(folder), folder, None)
         changes = parse_overrides(overrides)
         encoder = build(EncoderConfig, {**dataclasses.asdict(config.encoder), **changes}) if changes else config.encoder
         return replace(config, encoder=encoder)
@@ -160,16 +161,16 @@ def _read_folder(folder: Path, wanted: HeadsConfig | None) -> Loaded:
         _check_shapes(found, config)
         missing = [name for name in expected_shapes(config) if name not in tensors]
     else:
-        config, renamed = _their_config(theirs, tensors, folder, wanted)
-        reading = read_theirs(renamed, config)
+        config = _their_config(theirs, tensors, folder, wanted)
+        reading = read_theirs(with_modern_names(tensors, config.encoder.family), config)
         found, missing = reading.tensors, reading.missing
         if reading.unused:
             notes.append(f"not used from {folder.name}: {_few(reading.unused)}")
     lost = [name for name in missing if name.startswith("encoder.")]
     if lost:
         raise InputError(
-            f"{folder} lacks {_few(lost)}, which its config.json asks for; the config and the weights are not of one "
-            "model, or the file was cut"
+            f"{folder} lacks {_few(lost)}, which its config.json asks for: config.json and the weights do not match, "
+            "or the file was cut short"
         )
     new = sorted({".".join(name.split(".")[: 2 if name.startswith("heads") else 1]) for name in missing})
     notes += [f"{folder.name} has no {part.removeprefix('heads.')} weights: they are new" for part in new]
@@ -193,15 +194,15 @@ def _filled(config: NetworkConfig, tensors: dict[str, Tensor], missing: list[str
 
 
 def _their_config(
-    theirs: Mapping[str, Any], tensors: Mapping[str, Tensor], folder: Path, wanted: HeadsConfig | None
-) -> tuple[NetworkConfig, dict[str, Tensor]]:
-    family = theirs.get("model_type") or guess_family(tensors)
-    if family not in NAMES:
-        raise InputError(f"{folder} is a '{family}' model; litebert reads {', '.join(NAMES)}")
-    renamed = with_modern_names(tensors, family)
-    heads = wanted or read_heads(theirs, heads_present(renamed, family))
-    encoder = read_encoder_config(theirs, family)
-    return NetworkConfig(encoder=encoder, heads=heads), renamed
+    theirs: Mapping[str, Any], names: Iterable[str], folder: Path, wanted: HeadsConfig | None
+) -> NetworkConfig:
+    """What a Hugging Face config.json describes; the names of the tensors show which heads there are."""
+    names = dict.fromkeys(names)
+    family = theirs.get("model_type") or guess_family(names)
+    if family not in FAMILIES:
+        raise InputError(f"{folder} is a '{family}' model; litebert reads {', '.join(FAMILIES)}")
+    heads = wanted or read_heads(theirs, family, heads_present(with_modern_names(names, family), family))
+    return NetworkConfig(encoder=read_encoder_config(theirs, family), heads=heads)
 
 
 def _read_json(folder: Path) -> dict[str, Any]:
@@ -222,7 +223,7 @@ def _other_kind(folder: Path) -> str:
     if (folder / STORE_FILE).is_file():
         return f"; it is a token store, of which `litebert pretrain albert-small --corpus {folder}` makes a model"
     if (folder / CHECKPOINTS).is_dir():
-        return "; it is a run that has not saved a model yet: go on with it by --resume"
+        return "; it is a run that has not saved a model yet: resume it"
     if any((folder / name).is_file() for name in TOKENIZER_FILES):
         return "; it is a tokenizer, which `litebert corpus build --tokenizer` takes"
     return "; name the folder that has one"

@@ -1,91 +1,23 @@
-"""Hugging Face's config.json and ours, both ways; and what of our plans it can express.
+"""Hugging Face's checkpoints and ours, both ways: config.json, tensors, and what of our plans they can express.
 
-A config is read with the defaults of its class, since files leave out what equals them.
+How each family writes its config and names its tensors is in ``litebert.families``; here is what is done with that.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeVar, cast, get_args
+
+import torch
+from torch import Tensor
 
 from litebert.config import build
 from litebert.errors import InputError
+from litebert.families import FAMILIES, Family
+from litebert.families.family import Form, TensorRow
 from litebert.nn.config import EncoderConfig
-from litebert.nn.families import FAMILIES
-from litebert.nn.network import HeadName, HeadsConfig, NetworkConfig
+from litebert.nn.network import HeadName, HeadsConfig, Network, NetworkConfig
 
-# Their field, our field, and the default of their class.
-_BERT_FIELDS: list[tuple[str, str, Any]] = [
-    ("vocab_size", "vocab_size", 30522),
-    ("hidden_size", "width", 768),
-    ("num_hidden_layers", "num_layers", 12),
-    ("num_attention_heads", "num_heads", 12),
-    ("intermediate_size", "feed_forward_width", 3072),
-    ("hidden_act", "activation", "gelu"),
-    ("hidden_dropout_prob", "dropout", 0.1),
-    ("attention_probs_dropout_prob", "attention_dropout", 0.1),
-    ("max_position_embeddings", "max_positions", 512),
-    ("type_vocab_size", "num_segments", 2),
-    ("initializer_range", "initial_std", 0.02),
-    ("layer_norm_eps", "norm_eps", 1e-12),
-    ("pad_token_id", "pad_id", 0),
-    ("tie_word_embeddings", "tied", True),
-    ("classifier_dropout", "classifier_dropout", None),
-]
-
-
-def _defaults(fields: list[tuple[str, str, Any]], **changed: Any) -> list[tuple[str, str, Any]]:
-    return [(theirs, ours, changed.get(theirs, default)) for theirs, ours, default in fields]
-
-
-FIELDS: dict[str, list[tuple[str, str, Any]]] = {
-    "albert": [
-        *_defaults(
-            _BERT_FIELDS[:-1],
-            vocab_size=30000,
-            hidden_size=4096,
-            num_attention_heads=64,
-            intermediate_size=16384,
-            hidden_act="gelu_new",
-            hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0,
-        ),
-        ("classifier_dropout_prob", "classifier_dropout", 0.1),
-        ("embedding_size", "embedding_width", 128),
-        ("num_hidden_groups", "num_groups", 1),
-        ("inner_group_num", "layers_per_group", 1),
-    ],
-    "bert": _BERT_FIELDS,
-    "roberta": _defaults(_BERT_FIELDS, vocab_size=50265, pad_token_id=1, layer_norm_eps=1e-12),
-    "distilbert": [
-        ("vocab_size", "vocab_size", 30522),
-        ("dim", "width", 768),
-        ("n_layers", "num_layers", 6),
-        ("n_heads", "num_heads", 12),
-        ("hidden_dim", "feed_forward_width", 3072),
-        ("activation", "activation", "gelu"),
-        ("dropout", "dropout", 0.1),
-        ("attention_dropout", "attention_dropout", 0.1),
-        ("seq_classif_dropout", "classifier_dropout", 0.2),
-        ("max_position_embeddings", "max_positions", 512),
-        ("initializer_range", "initial_std", 0.02),
-        ("pad_token_id", "pad_id", 0),
-        ("tie_word_embeddings", "tied", True),
-    ],
-    "xlnet": [
-        ("vocab_size", "vocab_size", 32000),
-        ("d_model", "width", 1024),
-        ("n_layer", "num_layers", 24),
-        ("n_head", "num_heads", 16),
-        ("d_inner", "feed_forward_width", 4096),
-        ("ff_activation", "activation", "gelu"),
-        ("dropout", "dropout", 0.1),
-        ("summary_last_dropout", "classifier_dropout", 0.1),
-        ("initializer_range", "initial_std", 0.02),
-        ("layer_norm_eps", "norm_eps", 1e-12),
-        ("pad_token_id", "pad_id", 5),
-        ("tie_word_embeddings", "tied", True),
-    ],
-}
+Value = TypeVar("Value")
 
 _ACTIVATIONS = {
     "gelu": "gelu",
@@ -98,73 +30,47 @@ _ACTIVATIONS = {
 }
 _THEIR_ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu", "silu": "silu"}
 
-# What their config may say that would change the computation, with the only values we can honour.
-_REQUIRED: dict[str, dict[str, tuple[Any, ...]]] = {
-    "bert": {"position_embedding_type": (None, "absolute"), "is_decoder": (None, False)},
-    "albert": {"position_embedding_type": (None, "absolute")},
-    "roberta": {"position_embedding_type": (None, "absolute"), "is_decoder": (None, False)},
-    "distilbert": {},
-    "xlnet": {"attn_type": (None, "bi"), "clamp_len": (None, -1, 0), "bi_data": (None, False)},
-}
 
-_CLASSES = {
-    "albert": "Albert",
-    "bert": "Bert",
-    "roberta": "Roberta",
-    "distilbert": "DistilBert",
-    "xlnet": "XLNet",
-}
-_HEADS_BY_SUFFIX: dict[str, tuple[HeadName, ...]] = {
-    "ForPreTraining": ("masked_lm", "order"),
-    "ForMaskedLM": ("masked_lm",),
-    "LMHeadModel": ("masked_lm",),
-    "ForNextSentencePrediction": ("order",),
-    "ForSequenceClassification": ("classify",),
-    "ForQuestionAnswering": ("span",),
-    "ForQuestionAnsweringSimple": ("span",),
-    "ForMultipleChoice": ("choice",),
-    "Model": (),
-}
+def guess_family(names: Iterable[str]) -> str | None:
+    """The family whose prefix the tensor names carry, for a config.json that does not say."""
+    names = list(names)
+    return next(
+        (name for name, family in FAMILIES.items() if any(key.startswith(f"{family.body}.") for key in names)), None
+    )
 
 
-def read_encoder_config(theirs: Mapping[str, Any], family: str) -> EncoderConfig:
+def read_encoder_config(theirs: Mapping[str, Any], family_name: str) -> EncoderConfig:
     """The encoder that a Hugging Face config.json of this family describes."""
-    for field, allowed in _REQUIRED[family].items():
+    family = FAMILIES[family_name]
+    for field, allowed in family.required.items():
         if theirs.get(field) not in allowed:
             raise InputError(f"the checkpoint's {field} is '{theirs[field]}', which litebert does not compute")
-    ours: dict[str, Any] = {"family": family, **FAMILIES[family]}
-    for name, field, default in FIELDS[family]:
-        ours[field] = theirs.get(name, default)
+    ours: dict[str, Any] = {"family": family.name, **family.encoder}
+    ours |= {field.ours: theirs.get(field.theirs, field.default) for field in family.fields}
     if ours["classifier_dropout"] is None:
         ours["classifier_dropout"] = ours["dropout"]
     if ours["activation"] not in _ACTIVATIONS:
         raise InputError(f"the checkpoint's activation '{ours['activation']}' is not one of {', '.join(_ACTIVATIONS)}")
     ours["activation"] = _ACTIVATIONS[ours["activation"]]
-    if family == "albert":
+    if family.embedding_projection == "always":
         ours["embedding_projection"] = True
-        ours["num_layers"] *= ours["layers_per_group"]  # they count a group of layers as one
-    else:
+    if family.embedding_projection == "never":
         ours["embedding_width"] = ours["width"]
-    if family == "roberta":
-        ours["position_offset"] = ours["pad_id"] + 1
-        ours["max_positions"] -= ours["position_offset"]
-    if family == "xlnet":
-        ours["attention_dropout"] = ours["activation_dropout"] = ours["dropout"]
-    return build(EncoderConfig, ours)
+    return build(EncoderConfig, family.after_reading(ours))
 
 
-def read_heads(theirs: Mapping[str, Any], present: set[HeadName]) -> HeadsConfig:
+def read_heads(theirs: Mapping[str, Any], family: str, present: set[HeadName]) -> HeadsConfig:
     """The heads a checkpoint has, by its architecture and by the heads whose tensors are all there."""
     extra = theirs.get("litebert") or {}
     if "heads" in extra:
         names = tuple(extra["heads"])
     else:
         architecture = (theirs.get("architectures") or [""])[0]
-        said = next((heads for end, heads in _HEADS_BY_SUFFIX.items() if architecture.endswith(end)), None)
-        certain = present - {"classify", "choice"}  # these two share their names: only the architecture tells
-        if said is None:
+        named = next((heads for end, heads in FAMILIES[family].classes if architecture.endswith(end)), None)
+        certain = present - {"classify", "choice"}  # these two may share their names: only the architecture tells
+        if named is None:
             certain = present - {"choice"} if not architecture else certain
-        names = tuple(sorted({*(said or ()), *certain}))
+        names = cast(tuple[HeadName, ...], tuple(sorted({*(named or ()), *certain})))
     if "classify" in names and theirs.get("id2label"):
         labels = tuple(str(label) for _, label in sorted(theirs["id2label"].items(), key=lambda item: int(item[0])))
     else:
@@ -175,19 +81,13 @@ def read_heads(theirs: Mapping[str, Any], present: set[HeadName]) -> HeadsConfig
 
 def write_config(config: NetworkConfig) -> dict[str, Any]:
     """The config.json of a network whose plan Hugging Face can express."""
-    encoder, family = native_groups(config.encoder), config.encoder.family
-    theirs: dict[str, Any] = {"model_type": family, "architectures": [architecture(config)]}
-    for name, field, _ in FIELDS[family]:
-        theirs[name] = getattr(encoder, field)
-    act = next(name for name, field, _ in FIELDS[family] if field == "activation")
-    theirs[act] = _THEIR_ACTIVATIONS[encoder.activation]
-    if family == "albert":
-        theirs["num_hidden_layers"] //= encoder.layers_per_group
-        theirs |= {"bos_token_id": 2, "eos_token_id": 3}
-    if family == "roberta":
-        theirs["max_position_embeddings"] += encoder.position_offset
-    if family == "xlnet":
-        theirs |= {"attn_type": "bi", "untie_r": True, "summary_type": "last", "summary_use_proj": True}
+    family = FAMILIES[config.encoder.family]
+    ours = asdict(native_groups(config.encoder))
+    ours["activation"] = _THEIR_ACTIVATIONS[ours["activation"]]
+    ours = family.before_writing(ours)
+    theirs: dict[str, Any] = {"model_type": family.name, "architectures": [architecture(config)]}
+    theirs |= {field.theirs: ours[field.ours] for field in family.fields}
+    theirs |= family.constants
     if "classify" in config.heads.names:
         theirs["id2label"] = {str(i): label for i, label in enumerate(config.heads.labels)}
         theirs["label2id"] = {label: i for i, label in enumerate(config.heads.labels)}
@@ -201,22 +101,8 @@ def write_config(config: NetworkConfig) -> dict[str, Any]:
 
 def architecture(config: NetworkConfig) -> str:
     """The class of ``transformers`` that holds this network, or as much of it as any class does."""
-    heads, family = set(config.heads.names), config.encoder.family
-    if "classify" in heads:
-        end = "ForSequenceClassification"
-    elif "choice" in heads:
-        end = "ForMultipleChoice"
-    elif "span" in heads:
-        end = "ForQuestionAnsweringSimple" if family == "xlnet" else "ForQuestionAnswering"
-    elif heads >= {"masked_lm", "order"} and family in ("albert", "bert"):
-        end = "ForPreTraining"
-    elif "masked_lm" in heads:
-        end = "LMHeadModel" if family == "xlnet" else "ForMaskedLM"
-    elif "order" in heads and family == "bert":
-        end = "ForNextSentencePrediction"
-    else:
-        end = "Model"
-    return _CLASSES[family] + end
+    family = FAMILIES[config.encoder.family]
+    return family.class_prefix + next(end for end, heads in family.classes if {*heads} <= {*config.heads.names})
 
 
 def native_groups(config: EncoderConfig) -> EncoderConfig:
@@ -233,11 +119,10 @@ def is_native(config: EncoderConfig) -> bool:
 
 
 def _as_groups(config: EncoderConfig) -> EncoderConfig | None:
-    if config.family != "albert":
-        unshared = config.plan == tuple((depth, depth) for depth in range(config.num_layers))
-        return config if unshared and not config.projects_embeddings else None
-    if not config.projects_embeddings:
+    if not _embeds_natively(config):
         return None
+    if not FAMILIES[config.family].shares_layers:
+        return config if config.plan == tuple((depth, depth) for depth in range(config.num_layers)) else None
     for inner in (size for size in range(1, config.num_layers + 1) if config.num_layers % size == 0):
         for groups in range(1, config.num_layers // inner + 1):
             candidate = replace(config, custom_plan=(), share="all", num_groups=groups, layers_per_group=inner)
@@ -246,14 +131,179 @@ def _as_groups(config: EncoderConfig) -> EncoderConfig | None:
     return None
 
 
+def _embeds_natively(config: EncoderConfig) -> bool:
+    match FAMILIES[config.family].embedding_projection:
+        case "always":
+            return config.projects_embeddings
+        case "never":
+            return not config.projects_embeddings
+        case _:
+            return config.projects_embeddings == (config.embedding_width != config.width)
+
+
 def why_not_native(config: EncoderConfig) -> str:
     """One sentence on what ``transformers`` cannot express here."""
-    if config.family != "albert" and config.projects_embeddings:
+    if not FAMILIES[config.family].shares_layers and not _embeds_natively(config):
         return (
             f"transformers has no {config.family} with embedding width {config.embedding_width} and width "
-            f"{config.width}; use family=albert for factorised embeddings"
+            f"{config.width} and a projection between them; use family=albert for factorised embeddings"
         )
     return (
         f"transformers cannot share blocks this way (share={config.share}); `litebert convert --to hf` writes every "
         "layer out in full"
     )
+
+
+def with_modern_names(theirs: Mapping[str, Value], family: str) -> dict[str, Value]:
+    """The names that today's ``transformers`` gives a model with a head, whatever wrote the file."""
+    body = f"{FAMILIES[family].body}."
+    bare = not any(name.startswith(body) for name in theirs)
+    modern = {}
+    for name, tensor in theirs.items():
+        name = name.removesuffix("gamma") + "weight" if name.endswith("LayerNorm.gamma") else name
+        name = name.removesuffix("beta") + "bias" if name.endswith("LayerNorm.beta") else name
+        modern[body + name if bare else name] = tensor
+    return modern
+
+
+def heads_present(names: Iterable[str], family: str) -> set[HeadName]:
+    """The heads of which at least one tensor is in the file, by modern names."""
+    found: set[str] = set()
+    names = set(names)
+    for row in FAMILIES[family].rows:
+        head, _, part = row.ours.removeprefix("heads.").partition(".")
+        if head in get_args(HeadName) and part != "table.weight" and not names.isdisjoint((*row.theirs, *row.older)):
+            found.add(head)
+    return cast(set[HeadName], found)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What reading a checkpoint gave: our tensors, our names that it lacks, its names that nobody wanted."""
+
+    tensors: dict[str, Tensor]
+    missing: list[str]
+    unused: list[str]
+
+
+def read_theirs(theirs: Mapping[str, Tensor], config: NetworkConfig) -> Reading:
+    """Our tensors for a network of this shape, from a Hugging Face state dict with modern names."""
+    family = FAMILIES[config.encoder.family]
+    expected = expected_shapes(config)
+    encoder = native_groups(config.encoder)
+    tensors: dict[str, Tensor] = {}
+    used: set[str] = set()
+    for row, block in _placed(family, encoder):
+        ours = row.ours.format(i=block)
+        if ours not in expected:
+            continue
+        for group in (row.theirs, row.classifying, row.older) if encoder.tied else (row.older, row.theirs):
+            found = [_place(name, block, encoder) for name in group]
+            if found and all(name in theirs for name in found):
+                tensors[ours] = _checked(row, [theirs[name] for name in found], found, expected[ours], encoder)
+                used.update(found)
+                break
+    missing = [name for name in expected if name not in tensors]
+    return Reading(tensors, missing, [name for name in theirs if name not in used and not _is_noise(name, family)])
+
+
+def write_theirs(ours: Mapping[str, Tensor], config: NetworkConfig) -> dict[str, Tensor]:
+    """The Hugging Face state dict of a network whose plan it can express."""
+    encoder = native_groups(config.encoder)
+    theirs: dict[str, Tensor] = {}
+    for row, block in _placed(FAMILIES[encoder.family], encoder):
+        name = row.ours.format(i=block)
+        if name not in ours:
+            continue
+        places = row.classifying if row.classifying and "classify" in config.heads.names else row.theirs
+        for place, tensor in zip(places, _FORMS[row.form].write(ours[name], encoder), strict=True):
+            theirs[_place(place, block, encoder)] = tensor
+        if row.older and not encoder.tied:
+            theirs[row.older[0]] = ours[name].clone()  # an untied output layer has a bias of its own
+    assert len(theirs) >= len(ours), "a tensor has no row in the table of its family"
+    return theirs
+
+
+def unrolled(ours: Mapping[str, Tensor], config: NetworkConfig) -> tuple[dict[str, Tensor], NetworkConfig]:
+    """The same computation with every layer's blocks written out, so that ``transformers`` can express any plan."""
+    encoder = config.encoder
+    add_projection = FAMILIES[encoder.family].embedding_projection == "always" and not encoder.projects_embeddings
+    plain = replace(encoder, share="none", num_groups=1, layers_per_group=1, custom_plan=())
+    if add_projection:
+        plain = replace(plain, embedding_projection=True)
+    native_groups(plain)  # raises where even this has no class
+    kept = {name: x for name, x in ours.items() if not name.startswith(("encoder.attention.", "encoder.feed_forward."))}
+    for depth, (attention, feed_forward) in enumerate(encoder.plan):
+        for kind, block in (("attention", attention), ("feed_forward", feed_forward)):
+            prefix = f"encoder.{kind}.{block}."
+            for name in (name for name in ours if name.startswith(prefix)):
+                kept[f"encoder.{kind}.{depth}.{name.removeprefix(prefix)}"] = ours[name].clone()
+    if add_projection:
+        table = ours["encoder.embeddings.token.weight"]  # a projection that changes nothing
+        kept["encoder.embeddings.projection.weight"] = torch.eye(encoder.width, dtype=table.dtype)
+        kept["encoder.embeddings.projection.bias"] = torch.zeros(encoder.width, dtype=table.dtype)
+    return kept, replace(config, encoder=plain)
+
+
+def expected_shapes(config: NetworkConfig) -> dict[str, torch.Size]:
+    """The name and shape of every tensor of a network, without making it."""
+    with torch.device("meta"):
+        return {name: tensor.shape for name, tensor in Network(config).state_dict().items()}
+
+
+def _placed(family: Family, encoder: EncoderConfig) -> Iterator[tuple[TensorRow, int]]:
+    for row in family.rows:
+        blocks = encoder.num_attention_blocks if "{i}" in row.ours else 1
+        yield from ((row, block) for block in range(blocks))
+
+
+def _place(name: str, block: int, encoder: EncoderConfig) -> str:
+    group, inner = divmod(block, encoder.layers_per_group)
+    return name.format(i=block, g=group, j=inner)
+
+
+def _checked(
+    row: TensorRow, parts: list[Tensor], names: list[str], expected: torch.Size, config: EncoderConfig
+) -> Tensor:
+    """The tensor in our form; a wrong shape is reported by the file's own name and shape."""
+    wanted = [part.shape for part in _FORMS[row.form].write(torch.empty(expected, device="meta"), config)]
+    for name, part, shape in zip(names, parts, wanted, strict=True):
+        if part.shape != shape:
+            raise InputError(
+                f"tensor {name} has shape {tuple(part.shape)} but config.json asks for {tuple(shape)}; "
+                "config.json and the weights do not match"
+            )
+    return _FORMS[row.form].read(parts)
+
+
+def _is_noise(name: str, family: Family) -> bool:
+    """Buffers that older versions saved, and copies of tied tensors."""
+    return name.endswith(("position_ids", "token_type_ids")) or ".decoder." in name or name in family.copies
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How a tensor of ours and one or more of theirs turn into each other."""
+
+    read: Callable[[Sequence[Tensor]], Tensor]
+    write: Callable[[Tensor, EncoderConfig], list[Tensor]]
+
+
+def _split_heads(x: Tensor, config: EncoderConfig) -> Tensor:
+    """(A * D, H) to XLNet's (H, A, D)."""
+    return x.unflatten(0, (config.num_heads, config.head_width)).permute(2, 0, 1)
+
+
+_FORMS: dict[Form, _Form] = {
+    "same": _Form(lambda theirs: theirs[0], lambda ours, _: [ours]),
+    "stacked": _Form(lambda theirs: torch.cat(list(theirs)), lambda ours, _: list(ours.chunk(3))),
+    "heads_out": _Form(lambda theirs: theirs[0].flatten(1).T, lambda ours, c: [_split_heads(ours, c)]),
+    "heads_in": _Form(
+        lambda theirs: theirs[0].flatten(1), lambda ours, c: [ours.unflatten(1, (c.num_heads, c.head_width))]
+    ),
+    "heads_stacked": _Form(
+        lambda theirs: torch.cat([x.flatten(1).T for x in theirs]),
+        lambda ours, c: [_split_heads(x, c) for x in ours.chunk(3)],
+    ),
+    "vector": _Form(lambda theirs: theirs[0].flatten(), lambda ours, _: [ours.view(1, 1, -1)]),
+}

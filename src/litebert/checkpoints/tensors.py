@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -20,20 +20,37 @@ PICKLE_INDEX = "pytorch_model.bin.index.json"
 
 def has_tensors(folder: Path) -> bool:
     """Whether a folder holds weights in a form that can be read."""
-    return any((folder / name).is_file() for name in (SAFETENSORS, SAFETENSORS_INDEX, PICKLE, PICKLE_INDEX))
+    return _weights_file(folder) is not None
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
     """All tensors of a model folder, on the CPU."""
-    if (folder / SAFETENSORS).is_file():
-        return _read_safetensors(folder / SAFETENSORS)
-    if (folder / SAFETENSORS_INDEX).is_file():
-        return _read_shards(folder / SAFETENSORS_INDEX)
-    if (folder / PICKLE).is_file():
-        return _read_pickle(folder / PICKLE)
-    if (folder / PICKLE_INDEX).is_file():
-        return _read_shards(folder / PICKLE_INDEX)
-    raise InputError(f"{folder} holds no weights: expected {SAFETENSORS}, {SAFETENSORS_INDEX} or {PICKLE} there")
+    found = _weights_file(folder)
+    if found is None:
+        raise InputError(f"{folder} holds no weights: expected {SAFETENSORS}, {SAFETENSORS_INDEX} or {PICKLE} there")
+    return _read_shards(found) if found.suffix == ".json" else _read_file(found)
+
+
+def tensor_names(folder: Path) -> list[str]:
+    """The names of the tensors of a model folder, none where it has no weights; the weights themselves stay unread."""
+    found = _weights_file(folder)
+    if found is None:
+        return []
+    if found.suffix == ".json":
+        return list(_shard_index(found))
+    if found.suffix == ".safetensors":
+        try:
+            with safe_open(found, "pt") as file:
+                return list(file.keys())
+        except SafetensorError as error:
+            raise InputError(f"{found} is damaged or cut short ({error}); copy it again") from None
+    with torch.serialization.skip_data():  # a pickle that torch wrote before 1.6 is read nevertheless
+        return list(_read_file(found))
+
+
+def _weights_file(folder: Path) -> Path | None:
+    names = (SAFETENSORS, SAFETENSORS_INDEX, PICKLE, PICKLE_INDEX)
+    return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
 def write_tensors(folder: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -41,24 +58,32 @@ def write_tensors(folder: Path, tensors: Mapping[str, Tensor]) -> None:
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / SAFETENSORS, {"format": "pt"})
 
 
-def _read_shards(index: Path) -> dict[str, Tensor]:
+def _shard_index(index: Path) -> dict[str, str]:
+    """The shard of each tensor, by the tensor's name."""
     try:
         names = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-    except (ValueError, KeyError, TypeError):
+        return {str(name): str(shard) for name, shard in names.items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise InputError(f"{index} is not an index of weight files; copy the checkpoint again") from None
+
+
+def _read_shards(index: Path) -> dict[str, Tensor]:
+    names = _shard_index(index)
     tensors: dict[str, Tensor] = {}
     for shard in sorted(set(names.values())):
         path = index.parent / Path(shard).name
         if not path.is_file():
             raise InputError(f"{index.name} names {shard}, which is not in {index.parent}; copy the checkpoint again")
-        tensors |= _read_safetensors(path) if path.suffix == ".safetensors" else _read_pickle(path)
+        tensors |= _read_file(path)
     missing = sorted(set(names) - set(tensors))
     if missing:
         raise InputError(f"the weight files of {index.parent} lack {missing[0]}, which {index.name} names")
     return tensors
 
 
-def _read_safetensors(path: Path) -> dict[str, Tensor]:
+def _read_file(path: Path) -> dict[str, Tensor]:
+    if path.suffix != ".safetensors":
+        return _read_pickle(path)
     try:
         return load_file(path)
     except SafetensorError as error:

@@ -47,7 +47,7 @@ def show_converted(found: "Converted") -> None:
 
 def show_runs(runs: "list[RunInfo]", *, as_json: AsJson = False) -> None:
     """The runs as a tree, or as JSON with settings and all figures."""
-    from litebert.lineage import described, parents_among, tree
+    from litebert.runs import described, parents_among, tree
 
     if as_json:
         parents = parents_among(runs)

@@ -5,7 +5,6 @@ goes on when it is run again and ends with the same bytes as one that was not.
 """
 
 import errno
-import fcntl
 import os
 import re
 import shutil
@@ -14,6 +13,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+
+from filelock import lock_descriptor
 
 from litebert.corpus.filling import SplitWriter
 from litebert.corpus.ordered import OrderedPool
@@ -28,7 +29,7 @@ from litebert.runs import DISK_FULL, sync_folder
 from litebert.text.normalise import Rules, check_rules
 from litebert.text.raw import Errors, expand
 from litebert.text.streams import STANDARD_INPUT
-from litebert.text.tokenizers import Tokenizer, read_tokenizer
+from litebert.text.tokenizer_files import Tokenizer, read_tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,10 +308,8 @@ def _locked(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"another build is writing {folder}; wait for it or stop it") from None
+        if not lock_descriptor(handle, blocking=False):
+            raise InputError(f"another build is writing {folder}; wait for it or stop it")
         yield
     finally:
         os.close(handle)

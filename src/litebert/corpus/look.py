@@ -18,7 +18,7 @@ from litebert.corpus.store import SPLITS, Split, Store
 from litebert.corpus.windows import TooLittleTextError
 from litebert.errors import InputError
 from litebert.text.tokenizer import Tokenizer
-from litebert.text.tokenizers import read_tokenizer
+from litebert.text.tokenizer_files import read_tokenizer
 
 MOST_TOKENS = 4_000_000
 MOST_DOCUMENTS = 200_000  # percentiles of documents are of so many, from all shards

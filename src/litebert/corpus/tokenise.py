@@ -16,7 +16,7 @@ from litebert.corpus.word_starts import word_starts
 from litebert.errors import InputError
 from litebert.text.joined import JoinedTexts
 from litebert.text.normalise import Rules, normalise
-from litebert.text.tokenizers import Tokenizer, read_tokenizer
+from litebert.text.tokenizer_files import Tokenizer, read_tokenizer
 
 # Characters given to the library at once: its results are large, so that more would only take memory.
 CHUNK = 1 << 16

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from litebert.text.tokenizers import Tokenizer
-from litebert.text.words import Marking, is_unspaced
+from litebert.text.tokenizer import Marking, is_unspaced
+from litebert.text.tokenizer_files import Tokenizer
 
 MARKED, UNSPACED_FIRST, UNSPACED_LAST, HANGUL, BARE = (np.uint8(1 << bit) for bit in range(5))
 

@@ -9,10 +9,10 @@ import torch
 from litebert.checkpoints.folder import Loaded, model_folder
 from litebert.distill.teacher import Teacher
 from litebert.errors import InputError
-from litebert.nn.families import preset_config
+from litebert.families import FAMILIES
+from litebert.nn.config import preset_config
 from litebert.nn.network import Network, NetworkConfig
 from litebert.tasks.starting import load_source
-from litebert.text.families import FAMILIES
 
 
 def load_student(name: str, fields: Sequence[str], teacher: Teacher, seed: int) -> Loaded:

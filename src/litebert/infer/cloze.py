@@ -14,7 +14,7 @@ from typing import Any
 from litebert.errors import InputError
 from litebert.infer.filling import Guess, gap_places
 from litebert.infer.model import Model
-from litebert.text.pairs import Encoded
+from litebert.text.tokenizer import Encoded
 
 EVERYTHING = "all"
 

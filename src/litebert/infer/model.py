@@ -17,8 +17,7 @@ from litebert.infer.packing import token_batches
 from litebert.nn.config import EncoderConfig
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
-from litebert.text.pairs import Encoded
-from litebert.text.tokenizer import Tokenizer
+from litebert.text.tokenizer import Encoded, Tokenizer
 
 __all__ = ["Guess", "Model", "load"]
 

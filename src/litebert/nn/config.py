@@ -1,12 +1,16 @@
 """The shape of an encoder as plain data, and its plan: which attention and feed-forward block runs at each depth.
 
-No torch here, so that presets can be listed and shown in an instant.
+A family gives the values, a preset adds sizes. No torch here, so that presets can be listed and shown in an instant.
 """
 
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from litebert.errors import InputError
+from litebert.config import build, parse_overrides, preset_names, read_preset
+from litebert.errors import InputError, nearest
+from litebert.families import FAMILIES
 
 Share = Literal["all", "attention", "ffn", "none"]
 Activation = Literal["gelu_tanh", "gelu", "relu", "silu"]
@@ -17,7 +21,7 @@ Plan = tuple[tuple[int, int], ...]
 class EncoderConfig:
     """Everything that decides what an encoder computes; a family (BERT, ALBERT, ...) is a value of this."""
 
-    family: Literal["albert", "bert", "roberta", "distilbert", "xlnet"] = "albert"
+    family: str = "albert"  # a name in ``litebert.families``
     vocab_size: int = 30000
     width: int = 768
     embedding_width: int = 128
@@ -42,7 +46,7 @@ class EncoderConfig:
     head_activation: Activation | None = None  # None: the same as the encoder's
     head_transform: bool = True  # the dense layer and norm before the vocabulary
     tied: bool = True  # the masked-LM head uses the token table
-    pooler: Literal["tanh", "relu"] = "tanh"
+    pooler: Literal["tanh"] | Activation = "tanh"
     pooler_always: bool = True  # False: the pooler belongs to the classifiers, the bare encoder has none
     pooled_token: Literal["first", "last"] = "first"
 
@@ -56,6 +60,7 @@ class EncoderConfig:
     pad_id: int = 0
 
     def __post_init__(self) -> None:
+        check_family(self.family)
         sizes = ("vocab_size", "width", "embedding_width", "num_layers", "num_heads", "feed_forward_width")
         least = {**dict.fromkeys(sizes, 1), "max_positions": int(self.positions == "absolute"), "num_segments": 0}
         for name, bound in least.items():
@@ -124,3 +129,29 @@ class EncoderConfig:
     @property
     def num_feed_forward_blocks(self) -> int:
         return max(feed_forward for _, feed_forward in self.plan) + 1
+
+
+def check_family(name: str) -> None:
+    """Refuse a name that is not a family's."""
+    if name not in FAMILIES:
+        raise InputError(f"there is no family '{name}'{nearest(str(name), FAMILIES)}")
+
+
+def family_config(fields: Mapping[str, Any]) -> EncoderConfig:
+    """A config from a family's values and what differs from them."""
+    family = fields.get("family", EncoderConfig.family)
+    check_family(family)
+    merged = {**FAMILIES[family].encoder, **fields}
+    merged.setdefault("embedding_width", fields.get("width", EncoderConfig.width))
+    return build(EncoderConfig, merged)
+
+
+def preset_config(name: str, overrides: Sequence[str] = ()) -> EncoderConfig:
+    """The config of a named preset with ``field=value`` words applied."""
+    if os.sep in name:
+        raise InputError(f"{name} is not a folder with a model")
+    if name not in preset_names("models"):
+        raise InputError(f"'{name}' is neither a folder nor a preset{nearest(name, preset_names('models'))}")
+    fields = read_preset("models", name)
+    fields.pop("about", None)
+    return family_config({**fields, **parse_overrides(overrides)})

@@ -17,7 +17,7 @@ class Pooler(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.activation = torch.tanh if config.pooler == "tanh" else F.relu
+        self.activation = torch.tanh if config.pooler == "tanh" else ACTIVATIONS[config.pooler]
         self.token = config.pooled_token
         self.dense = nn.Linear(config.width, config.width)
 
@@ -51,6 +51,20 @@ class MaskedLM(nn.Module):
         if self.dense is not None and self.norm is not None:
             states = self.norm(self.activation(self.dense(states)))
         return states, token_table if self.table is None else self.table.weight, self.bias
+
+
+class ReplacedHead(nn.Module):
+    """Was this token replaced: dense, activation, one logit a token, positive for yes (ELECTRA section 2)."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.activation = ACTIVATIONS[config.activation]
+        self.dense = nn.Linear(config.width, config.width)
+        self.score = nn.Linear(config.width, 1)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """(T, H) states to (T) logits."""
+        return self.score(self.activation(self.dense(states))).squeeze(-1)
 
 
 class SentenceOrder(nn.Module):

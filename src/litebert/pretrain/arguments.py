@@ -8,8 +8,7 @@ from typing import cast
 from litebert.config import parse_overrides, preset_names
 from litebert.durations import parse_duration
 from litebert.errors import InputError, nearest
-from litebert.nn.config import EncoderConfig
-from litebert.nn.families import preset_config
+from litebert.nn.config import EncoderConfig, preset_config
 from litebert.pretrain.depths import with_suitable_growth
 from litebert.pretrain.recipe import RECIPE_FIELDS, read_recipe
 from litebert.pretrain.run import PretrainSettings

@@ -12,8 +12,7 @@ from litebert.checkpoints.folder import Loaded, load_model, model_folder, save_m
 from litebert.corpus.frequencies import unigram_entropy
 from litebert.corpus.store import Store
 from litebert.errors import InputError
-from litebert.nn.config import EncoderConfig
-from litebert.nn.families import preset_config
+from litebert.nn.config import EncoderConfig, preset_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
 from litebert.plan.product import product_rate
 from litebert.pretrain.fits import check_memory
@@ -23,7 +22,7 @@ from litebert.pretrain.stages import held_out_scores, pretraining_stages
 from litebert.pretrain.time_rule import as_noted, fitted, in_words
 from litebert.pretrain.warm_start import check_vocabulary, going_on, warm_start
 from litebert.runs import MODEL_FOLDER, RUN_FILE, RunLock, check_run_folder, parent_of, read_run, write_run
-from litebert.text.tokenizers import read_tokenizer
+from litebert.text.tokenizer_files import read_tokenizer
 from litebert.train.guard import StuckWatch
 from litebert.train.loop import Loop, Result
 from litebert.train.parallel import Ranks, whole_weights

@@ -22,7 +22,7 @@ def score_on_text(
     from litebert.pretrain.score import ORDERS, held_out_settings, score_depths, scored_tokens
     from litebert.pretrain.warm_start import check_vocabulary
     from litebert.terminal import progress
-    from litebert.text.tokenizers import read_tokenizer
+    from litebert.text.tokenizer_files import read_tokenizer
     from litebert.train.device import usable_device
 
     asked = next((known for known in ORDERS if known == order), None)

@@ -7,7 +7,7 @@ from typing import Literal
 
 import torch
 
-from litebert.checkpoints.convert import expected_shapes
+from litebert.checkpoints.huggingface import expected_shapes
 from litebert.nn.config import EncoderConfig, Plan, Share
 from litebert.nn.network import Network, NetworkConfig
 from litebert.shrink.strategies import FIXED, Strategy, kept_of

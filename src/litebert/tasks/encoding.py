@@ -17,8 +17,7 @@ import numpy.typing as npt
 
 from litebert.errors import InputError
 from litebert.tasks.examples import Choice, Example, Item, Question
-from litebert.text.pairs import Encoded
-from litebert.text.tokenizer import Tokenizer
+from litebert.text.tokenizer import Encoded, Tokenizer
 
 Integers = npt.NDArray[np.int64]
 Small = npt.NDArray[np.int32]

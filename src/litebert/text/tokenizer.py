@@ -1,11 +1,15 @@
-"""The one tokenizer class. Whatever file it came from, it holds a ``tokenizers`` backend, so all are saved alike."""
+"""The one tokenizer class: text to ids, one or two texts to one model input, and which ids begin a word.
+
+Whatever file it came from, it holds a ``tokenizers`` backend, so all are saved alike.
+"""
 
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +17,36 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import models, processors
 
 from litebert.errors import InputError
+from litebert.families.family import Family, PairLayout, Role, Slot
 from litebert.runs import write_atomically
-from litebert.text.families import Family, Role, Slot
 from litebert.text.normalise import Rules, backend_normaliser
-from litebert.text.pairs import Encoded, lay_out
-from litebert.text.words import Marking, word_start_table
 
 _STICKY = ("lstrip", "rstrip", "normalized")  # what lets an added token take from the text beside it, or change with it
+
+Marking = Literal["metaspace", "wordpiece", "byte-level", "whole"]
+
+# Scripts without spaces between words. Korean is not one: its words are parted by spaces.
+_UNSPACED = (
+    (0x0E00, 0x0EFF),  # Thai, Lao
+    (0x1000, 0x109F),  # Myanmar
+    (0x1780, 0x17FF),  # Khmer
+    (0x3005, 0x3007),  # 々〆〇
+    (0x3040, 0x30FF),  # Hiragana, Katakana
+    (0x31F0, 0x31FF),  # Katakana extensions
+    (0x3400, 0x4DBF),  # Han extension A
+    (0x4E00, 0x9FFF),  # Han
+    (0xF900, 0xFAFF),  # Han compatibility
+    (0xFF66, 0xFF9F),  # half-width Katakana
+    (0x20000, 0x3FFFF),  # Han extensions B and later
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """One input of a model; ``segments`` has one entry a token, for single texts too."""
+
+    ids: list[int]
+    segments: list[int]
 
 
 class Tokenizer:
@@ -123,7 +150,7 @@ class Tokenizer:
 
     @cached_property
     def starts_word(self) -> npt.NDArray[np.bool_]:
-        """For every id, whether its piece begins a word (see ``words``)."""
+        """For every id, whether its piece begins a word (see ``begins_word``)."""
         special = {index for index, token in self._backend.get_added_tokens_decoder().items() if token.special}
         return word_start_table(self._backend.get_vocab(with_added_tokens=True), special, self.marking)
 
@@ -220,7 +247,7 @@ class Tokenizer:
             "tokenizer_class": "PreTrainedTokenizerFast",
             "model_input_names": ["input_ids", *(["token_type_ids"] * self._family.segments), "attention_mask"],
             "padding_side": self._family.padding_side,
-            **self._family.options,
+            **self._family.tokenizer_options,
             **{f"{role}_token": token for role, token in self._tokens.items()},
         }
         normaliser = _flat(self._settings["normalizer"], "normalizers")
@@ -252,3 +279,76 @@ def _without_space(text: str, start: int, end: int) -> tuple[int, int]:
     while start < end and text[end - 1].isspace():
         end -= 1
     return start, end
+
+
+def cut_pair(first: int, second: int, room: int) -> tuple[int, int]:
+    """How many tokens of two texts of these lengths to keep in ``room``: the longer is cut until they are equal.
+
+    As transformers' ``longest_first``: where both must give way the odd token goes to the longer text, and to the
+    second of two equally long ones.
+    """
+    if first + second <= room:
+        return first, second
+    short, long = min(first, second), max(first, second)
+    if 2 * short > room:
+        short, long = room // 2, room - room // 2
+    else:
+        long = room - short
+    return (long, short) if first > second else (short, long)
+
+
+def lay_out(
+    layout: PairLayout,
+    cls_id: int,
+    sep_id: int,
+    first: Sequence[int],
+    second: Sequence[int] | None = None,
+    max_length: int | None = None,
+) -> Encoded:
+    """The input for one text, or for two, of at most ``max_length`` tokens in all."""
+    slots = layout.single if second is None else layout.pair
+    if max_length is not None:
+        room = max_length - sum(slot.part in ("cls", "sep") for slot in slots)
+        if room < 0:
+            raise ValueError(f"max_length is {max_length} but the special tokens alone take {max_length - room}")
+        keep, keep_second = cut_pair(len(first), len(second or ()), room)
+        first = first[:keep]
+        second = second[:keep_second] if second is not None else None
+    parts = {"A": first, "B": second or (), "cls": (cls_id,), "sep": (sep_id,)}
+    ids: list[int] = []
+    segments: list[int] = []
+    for slot in slots:
+        part = parts[slot.part]
+        ids.extend(part)
+        segments.extend([slot.segment] * len(part))
+    return Encoded(ids, segments)
+
+
+def is_unspaced(character: str) -> bool:
+    """Whether a character belongs to a script that is written without spaces."""
+    point = ord(character)
+    return any(first <= point <= last for first, last in _UNSPACED)
+
+
+def begins_word(piece: str, marking: Marking) -> bool:
+    """Whether ``piece`` begins a word, which whole-word masking needs to know.
+
+    A tokenizer marks it ('▁' in SentencePiece, no '##' in wordpiece, 'Ġ' in byte-level); in scripts written without
+    spaces every piece does: there, a word is a piece.
+    """
+    if marking == "whole":
+        return True
+    if marking == "byte-level":
+        return piece.startswith(("Ġ", "Ċ", "ĉ"))  # space, newline and tab as byte-level tokenizers spell them
+    if marking == "wordpiece":
+        continues = piece.startswith("##") and len(piece) > 2
+        return not continues or is_unspaced(piece[2])
+    return piece.startswith("▁") or (piece != "" and is_unspaced(piece[0]))
+
+
+def word_start_table(vocabulary: dict[str, int], special: set[int], marking: Marking) -> npt.NDArray[np.bool_]:
+    """One flag for every id; special tokens stand alone, so they begin a word."""
+    table = np.zeros(max(vocabulary.values(), default=-1) + 1, dtype=np.bool_)
+    for piece, index in vocabulary.items():
+        table[index] = index in special or begins_word(piece, marking)
+    return table

@@ -1,22 +1,31 @@
-"""Training a tokenizer: a sample of the corpus, normalised, to a vocabulary whose special ids are ALBERT's."""
+"""Training a tokenizer, and measuring how well it fits a text.
 
+A sample of the corpus, normalised, becomes a vocabulary whose special ids are ALBERT's: unigram pieces by the
+sentencepiece library, wordpieces by ``tokenizers``.
+"""
+
+import json
+import math
+import re
+import subprocess
+import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from tokenizers import Tokenizer as Backend
-from tokenizers import decoders, models, normalizers, pre_tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from litebert.errors import InputError, nearest
-from litebert.text.families import ALBERT
+from litebert.families import FAMILIES
 from litebert.text.normalise import Rules, backend_normaliser, check_rules
-from litebert.text.sample import sample_lines
+from litebert.text.sample import lines_of, sample_lines
 from litebert.text.tokenizer import Tokenizer
-from litebert.text.tokenizers import mark_special_tokens
-from litebert.text.unigram import train_unigram
-from litebert.text.wordpiece import train_wordpiece
+from litebert.text.tokenizer_files import mark_special_tokens
 
 Kind = Literal["unigram", "wordpiece"]
 Fallback = Literal["none", "character", "byte"]
@@ -26,6 +35,9 @@ SPECIAL = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")  # ids 0 to 4
 COVERAGE = 0.9999  # of the characters of the text; the rest, letters seen a few times in all, are unknown
 # Byte pieces stand in for unknown characters only, never for the text "<0x41>": no path through that is worse.
 BYTE_SCORE = -1000.0
+# The result depends on how sums are split among threads, so their number does not follow the machine.
+THREADS = 4
+PROGRAM = "import json, sys, sentencepiece; sentencepiece.SentencePieceTrainer.train(**json.loads(sys.argv[1]))"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,11 +58,11 @@ class TrainSettings:
             if value not in get_args(allowed):
                 raise InputError(f"there is no {name} '{value}'{nearest(value, get_args(allowed))}")
         if self.vocab_size <= len(SPECIAL):
-            raise InputError(f"--vocab-size is {self.vocab_size} but {len(SPECIAL)} ids are special tokens")
+            raise InputError(f"vocab_size is {self.vocab_size} but {len(SPECIAL)} ids are special tokens")
         if self.sample_bytes < 1:
             raise InputError("the sample must be of at least one byte")
         if self.kind == "wordpiece" and self.fallback == "byte":
-            raise InputError("wordpiece has no byte fallback; use --fallback character, or --kind unigram")
+            raise InputError("wordpiece has no byte fallback; use fallback=character, or kind=unigram")
 
 
 def train_tokenizer(texts: Iterable[str], settings: TrainSettings, report: Report = lambda message: None) -> Tokenizer:
@@ -60,13 +72,13 @@ def train_tokenizer(texts: Iterable[str], settings: TrainSettings, report: Repor
         backend = _unigram(lines, settings, report)
     else:
         backend = _wordpiece(lines, settings, report)
-    return mark_special_tokens(backend, ALBERT)
+    return mark_special_tokens(backend, FAMILIES["albert"])
 
 
 def _unigram(lines: list[str], settings: TrainSettings, report: Report) -> Backend:
     normaliser = backend_normaliser(settings.rules, settings.lowercase)
     with tempfile.TemporaryDirectory(prefix="litebert-") as folder:
-        model = train_unigram(
+        model = _train_unigram(
             (line if normaliser is None else " ".join(normaliser.normalize_str(line).split()) for line in lines),
             Path(folder),
             vocab_size=settings.vocab_size,
@@ -75,8 +87,10 @@ def _unigram(lines: list[str], settings: TrainSettings, report: Report) -> Backe
             byte_pieces=settings.fallback == "byte",
             report=report,
         )
-    byte_kind = 6  # SentencePiece.Type.BYTE
-    scores = [(piece.text, BYTE_SCORE if piece.kind == byte_kind else piece.score) for piece in model.pieces]
+    scores = [
+        (model.id_to_piece(index), BYTE_SCORE if model.is_byte(index) else model.get_score(index))
+        for index in range(len(model))
+    ]
     backend = Backend(models.Unigram(scores, unk_id=1, byte_fallback=settings.fallback == "byte"))
     if normaliser is not None:
         backend.normalizer = normaliser
@@ -89,13 +103,100 @@ def _unigram(lines: list[str], settings: TrainSettings, report: Report) -> Backe
     return backend
 
 
+def _train_unigram(
+    lines: Iterable[str],
+    folder: Path,
+    *,
+    vocab_size: int,
+    special: tuple[str, ...],
+    coverage: float,
+    byte_pieces: bool,
+    report: Report,
+) -> Any:
+    """A sentencepiece model from normalised lines; ``special`` are pad, unknown and the control tokens.
+
+    In a process of its own, because the library keeps Python from running while it works, prints its progress, and
+    takes a gigabyte that should be given back.
+    """
+    from sentencepiece import SentencePieceProcessor
+
+    pad, unknown, *control = special
+    with (folder / "sample.txt").open("w", encoding="utf-8") as file:
+        file.writelines(line + "\n" for line in lines)
+    settings = {
+        "input": str(folder / "sample.txt"),
+        "model_prefix": str(folder / "unigram"),
+        "model_type": "unigram",
+        "vocab_size": vocab_size,
+        "character_coverage": coverage,
+        "byte_fallback": byte_pieces,
+        # With these a text that spells out a byte piece, <0x41>, can be told apart from the piece.
+        "required_chars": "<>0123456789ABCDEFx" if byte_pieces else "",
+        "normalization_rule_name": "identity",  # the lines are normalised, and the tokenizer brings its own rules
+        "max_sentence_length": 1 << 20,  # longer lines would be left out; ours are cut before
+        "pad_id": 0,
+        "unk_id": 1,
+        "bos_id": -1,
+        "eos_id": -1,
+        "pad_piece": pad,
+        "unk_piece": unknown,
+        "control_symbols": control,
+        "num_threads": THREADS,
+    }
+    command = [sys.executable, "-c", PROGRAM, json.dumps(settings)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, errors="replace") as process:
+        assert process.stderr is not None
+        try:
+            tail = _follow_unigram(process.stderr, vocab_size, report)
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        raise _unigram_failure(tail, vocab_size)
+    return SentencePieceProcessor(model_file=str(folder / "unigram.model"))
+
+
+def _follow_unigram(output: Iterable[str], vocab_size: int, report: Report) -> str:
+    """Turn the library's log into progress; its last words are kept in case it fails."""
+    first = 0
+    tail: list[str] = []
+    for line in output:
+        tail = [*tail[-20:], line]
+        if "Making suffix array" in line:
+            report("training: finding candidate pieces")
+        elif match := re.search(r"EM sub_iter=\d+ size=(\d+)", line):
+            size = int(match[1])
+            first = first or size
+            # Candidates shrink by a quarter a round until a tenth more than wanted are left.
+            rounds = math.log(first / (1.1 * vocab_size)) if first > 1.1 * vocab_size else 1.0
+            done = min(1.0, math.log(first / size) / rounds) if size < first else 0.0
+            report(f"training: {size:,} candidate pieces left ({done:.0%})")
+    return "".join(tail)
+
+
+def _unigram_failure(output: str, vocab_size: int) -> Exception:
+    """The library's complaint as a sentence, where it is about what the user gave."""
+    if match := re.search(r"Vocabulary size too high.*<= (\d+)", output):
+        return InputError(
+            f"the corpus is too small for a vocabulary of {vocab_size:,} pieces; "
+            f"give more text, or a vocab_size of {int(match[1])} or less"
+        )
+    if match := re.search(r"smaller than required_chars\. \d+ vs (\d+)", output):
+        return InputError(
+            f"a vocabulary of {vocab_size:,} pieces is too small: single characters and special tokens alone "
+            f"take {int(match[1]):,}; give a larger vocab_size"
+        )
+    last = output.strip().splitlines()[-1:] or ["it said nothing"]
+    return RuntimeError(f"training with sentencepiece failed: {last[0]}")
+
+
 def _wordpiece(lines: list[str], settings: TrainSettings, report: Report) -> Backend:
     """Pieces of words as BERT splits them, every Han character a word; accents go only where the rules say so."""
     steps = [backend_normaliser(settings.rules)] if settings.rules != "none" else []
     lowercase = settings.lowercase or settings.rules == "albert"
     steps.append(normalizers.BertNormalizer(strip_accents=settings.rules == "albert", lowercase=lowercase))
     normaliser, pre_tokenizer = normalizers.Sequence(steps), pre_tokenizers.BertPreTokenizer()
-    vocabulary = train_wordpiece(
+    vocabulary = _train_wordpiece(
         (normaliser.normalize_str(line) for line in lines),
         pre_tokenizer,
         vocab_size=settings.vocab_size,
@@ -108,3 +209,115 @@ def _wordpiece(lines: list[str], settings: TrainSettings, report: Report) -> Bac
     backend.pre_tokenizer = pre_tokenizer
     backend.decoder = decoders.WordPiece(prefix="##")
     return backend
+
+
+def _train_wordpiece(
+    lines: Iterable[str],
+    pre_tokenizer: Any,
+    *,
+    vocab_size: int,
+    special: tuple[str, ...],
+    coverage: float,
+    report: Report,
+) -> dict[str, int]:
+    """A vocabulary of ``vocab_size`` pieces from normalised lines, ``special`` first; the same one every time.
+
+    Left to itself the library numbers continuations (``##a``) in the order of a hash table that changes from run to
+    run, and ties between pairs are settled by those numbers. So every character and continuation gets its number here.
+    """
+    report("training: counting words")
+    words: Counter[str] = Counter()
+    for line in lines:
+        words.update(line.split())
+    words = _without_rare_characters(words, coverage)
+    parts = {part for word in words for part, _ in pre_tokenizer.pre_tokenize_str(word)}
+    alphabet = sorted({character for part in parts for character in part})
+    continuations = sorted({f"##{character}" for part in parts for character in part[1:]})
+    taken = len(special) + len(alphabet) + len(continuations)
+    if taken > vocab_size:
+        raise InputError(
+            f"a vocabulary of {vocab_size:,} pieces is too small: single characters and special tokens alone "
+            f"take {taken:,}; give a larger vocab_size"
+        )
+    report("training: joining pieces")
+    backend = Backend(models.WordPiece(unk_token=special[1]))
+    backend.pre_tokenizer = pre_tokenizer
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocab_size,
+        special_tokens=[*special, *alphabet, *continuations],
+        min_frequency=2,
+        show_progress=False,
+    )
+    backend.train_from_iterator(words.elements(), trainer)
+    vocabulary: dict[str, int] = backend.get_vocab()
+    if len(vocabulary) < vocab_size:
+        raise InputError(
+            f"the corpus is too small for a vocabulary of {vocab_size:,} pieces; "
+            f"give more text, or a vocab_size of {len(vocabulary)} or less"
+        )
+    return vocabulary
+
+
+def _without_rare_characters(words: Counter[str], coverage: float) -> Counter[str]:
+    """The words cut apart at characters beyond the most frequent ones that make up ``coverage`` of the text."""
+    counts: Counter[str] = Counter()
+    for word, count in words.items():
+        for character in word:
+            counts[character] += count
+    wanted, reached = coverage * counts.total(), 0
+    rare = {}
+    for character, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        if reached >= wanted:
+            rare[ord(character)] = " "
+        reached += count
+    if not rare:
+        return words
+    kept: Counter[str] = Counter()
+    for word, count in words.items():
+        for part in word.translate(rare).split():
+            kept[part] += count
+    return kept
+
+
+@dataclass(slots=True)
+class Fertility:
+    """Counts over a text; words are what white space parts, which says little for Chinese and Japanese."""
+
+    documents: int = 0
+    words: int = 0
+    characters: int = 0
+    tokens: int = 0
+    unknown: int = 0
+
+    @property
+    def per_word(self) -> float:
+        """Tokens per word."""
+        return self.tokens / self.words if self.words else 0.0
+
+    @property
+    def per_character(self) -> float:
+        """Tokens per character, white space not counted."""
+        return self.tokens / self.characters if self.characters else 0.0
+
+    @property
+    def unknown_share(self) -> float:
+        """The share of tokens that are the unknown token."""
+        return self.unknown / self.tokens if self.tokens else 0.0
+
+
+def measure_fertility(tokenizers: list[Tokenizer], texts: Iterable[str]) -> list[Fertility]:
+    """The same documents seen by each tokenizer."""
+    results = [Fertility() for _ in tokenizers]
+    texts = iter(texts)
+    while group := list(islice(texts, 32)):
+        lines = [line for text in group for line in lines_of(text)]
+        words = [word for line in lines for word in line.split()]
+        for tokenizer, result in zip(tokenizers, results, strict=True):
+            ids = tokenizer.ids_batch(lines)
+            result.documents += len(group)
+            result.words += len(words)
+            result.characters += sum(map(len, words))
+            result.tokens += sum(map(len, ids))
+            if tokenizer.unk_id is not None:
+                result.unknown += sum(row.count(tokenizer.unk_id) for row in ids)
+    return results

@@ -63,9 +63,9 @@ def fertility(
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of JSON objects.")] = False,
 ) -> None:
     """Tokens per word of several tokenizers on the same text; with --hold-out, on what `train` left out only."""
-    from litebert.text.fertility import measure_fertility
     from litebert.text.raw import documents
     from litebert.text.sample import is_held_out
+    from litebert.text.train import measure_fertility
 
     tokenizers = [_read(folder) for folder in folders]
     texts = (
@@ -104,7 +104,7 @@ def fertility(
 
 def _read(folder: Path) -> "Tokenizer":
     """The tokenizer of a folder, in the layout of the model beside it if there is one."""
-    from litebert.text.tokenizers import read_tokenizer
+    from litebert.text.tokenizer_files import read_tokenizer
 
     family = None
     config = folder / "config.json"

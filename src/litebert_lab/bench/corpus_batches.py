@@ -135,7 +135,7 @@ def _collator(store: Store) -> Callable[[list[dict[str, Any]]], object]:
         from transformers import DataCollatorForLanguageModeling, PreTrainedTokenizerFast
     except ImportError:
         raise InputError("this comparison needs transformers; run pip install transformers") from None
-    from litebert.text.tokenizers import read_tokenizer
+    from litebert.text.tokenizer_files import read_tokenizer
 
     ids = store.special_ids
     tokenizer = read_tokenizer(store.tokenizer_folder)

@@ -20,7 +20,7 @@ from litebert.corpus.build import BuildSettings, available_cores, build_store
 from litebert.corpus.ordered import OrderedPool
 from litebert.errors import InputError
 from litebert.text.raw import documents
-from litebert.text.tokenizers import read_tokenizer
+from litebert.text.tokenizer_files import read_tokenizer
 
 CHUNK = 1 << 17  # bytes of text a call
 TARGET = 0.7

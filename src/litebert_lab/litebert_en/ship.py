@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from PIL import Image
 
-from litebert import shipped
+from litebert import shipped_models as shipped
 from litebert.checkpoints.folder import load_model, save_model
 
 MOST = 25_000_000  # bytes of a shipped folder

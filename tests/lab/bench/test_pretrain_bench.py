@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from litebert.errors import InputError
-from litebert.nn.families import preset_config
+from litebert.nn.config import preset_config
 from litebert.train.objective import Learner
 from litebert_lab.bench import pretrain_profile
 from litebert_lab.bench.made_up import mixed_batches
@@ -23,7 +23,7 @@ pytest.importorskip("transformers")
 def test_both_lose_the_same_on_made_up_text(model, tmp_path):
     if model == "bert":
         from litebert.checkpoints.folder import save_model
-        from litebert.nn.families import preset_config
+        from litebert.nn.config import preset_config
         from litebert.nn.network import pretraining_network
 
         words = ["num_layers=2", "width=32", "embedding_width=32", "num_heads=2", "feed_forward_width=64"]

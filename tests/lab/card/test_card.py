@@ -11,12 +11,12 @@ from litebert.checkpoints.folder import save_model
 from litebert.corpus.build import BuildSettings, build_store
 from litebert.corpus.store import Store
 from litebert.errors import InputError
-from litebert.nn.families import family_config
+from litebert.nn.config import family_config
 from litebert.nn.network import pretraining_network
 from litebert.plan.arithmetic import flops_per_token, head_flops
 from litebert.pretrain.recipe import Recipe
 from litebert.runs import parent_of, write_run
-from litebert.text.tokenizers import read_tokenizer
+from litebert.text.tokenizer_files import read_tokenizer
 from litebert_lab.card.facts import arithmetic, held_out_by_depth
 from litebert_lab.card.page import flop_in_words
 from litebert_lab.card.published import published_rows

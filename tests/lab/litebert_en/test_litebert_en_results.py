@@ -9,10 +9,10 @@ import torch
 from PIL import Image
 
 import litebert
-from litebert import shipped
+from litebert import shipped_models as shipped
 from litebert.checkpoints.folder import save_model
 from litebert.errors import InputError
-from litebert.nn.families import family_config
+from litebert.nn.config import family_config
 from litebert.nn.network import pretraining_network
 from litebert.runs import write_run
 from litebert_lab.litebert_en import results, ship

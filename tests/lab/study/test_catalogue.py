@@ -5,7 +5,7 @@ import re
 import pytest
 
 from litebert.errors import InputError
-from litebert.nn.families import preset_config
+from litebert.nn.config import preset_config
 from litebert.plan.parameters import count_parameters
 from litebert.pretrain.recipe import RECIPE_FIELDS, read_recipe
 from litebert_lab.study.catalogue import study_of

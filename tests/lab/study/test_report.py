@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from litebert.nn.families import preset_config
+from litebert.nn.config import preset_config
 from litebert.report import to_html, to_markdown
 from litebert_lab.study.catalogue import study_of
 from litebert_lab.study.report import as_json, outcome_of, study_report, table_of

@@ -7,7 +7,7 @@ import pytest
 from litebert.analyse.inputs import BATCH_TOKENS, WINDOW, batches, first_tokens, text_lines
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
-from litebert.text.tokenizers import pattern_tokenizer
+from litebert.text.tokenizer_files import pattern_tokenizer
 
 CONFIG = EncoderConfig(vocab_size=40, width=8, embedding_width=8, num_heads=2, feed_forward_width=8, max_positions=64)
 

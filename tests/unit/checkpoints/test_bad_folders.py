@@ -9,7 +9,8 @@ from safetensors.torch import load_file, save_file
 
 from litebert.checkpoints.folder import load_model, save_model
 from litebert.errors import InputError
-from litebert.nn.families import preset_config
+from litebert.families import FAMILIES
+from litebert.nn.config import preset_config
 from litebert.nn.network import pretraining_network
 
 
@@ -105,7 +106,7 @@ def test_a_config_that_is_not_one(folder):
 
 def test_foreign_models_and_settings(folder):
     edit(folder, model_type="gpt2")
-    assert "is a 'gpt2' model; litebert reads albert, bert, roberta, distilbert, xlnet" in refusal(folder)
+    assert f"is a 'gpt2' model; litebert reads {', '.join(FAMILIES)}" in refusal(folder)
     edit(folder, model_type="albert", hidden_act="sigmoid")
     assert "activation 'sigmoid' is not one of" in refusal(folder)
     edit(folder, hidden_act="gelu", position_embedding_type="relative_key")

@@ -10,7 +10,7 @@ from toy_corpus import SMALL, contents, document
 
 from litebert.corpus.build import BuildSettings, build_store
 from litebert.corpus.sentences import sentence_splitter, split_document
-from litebert.text.tokenizers import read_tokenizer
+from litebert.text.tokenizer_files import read_tokenizer
 
 
 def test_text_comes_back(corpus: Path, tokenizer_folder: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from litebert.checkpoints.folder import save_model
-from litebert.nn.families import family_config
+from litebert.nn.config import family_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
 from litebert.tasks.examples import Example
 from litebert.tasks.predicting import TASK_FILE, TaskNote, load_predictor

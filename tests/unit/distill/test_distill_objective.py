@@ -6,7 +6,7 @@ import torch
 
 from litebert.distill.objective import DistillObjective, make_projection, mapped_depths
 from litebert.distill.settings import DistillSettings
-from litebert.nn.families import family_config
+from litebert.nn.config import family_config
 from litebert.nn.layout import Layout
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
 from litebert.tasks.batches import TaskBatches

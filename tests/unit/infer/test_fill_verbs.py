@@ -9,9 +9,9 @@ import torch
 from litebert.errors import InputError
 from litebert.infer.cloze import Cloze, read_clozes, score_clozes, shares
 from litebert.infer.model import Model
-from litebert.nn.families import family_config
+from litebert.nn.config import family_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig, pretraining_network
-from litebert.text.tokenizers import read_tokenizer
+from litebert.text.tokenizer_files import read_tokenizer
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "she", "he", "went", "ran", "home", "walk", "##ed", "##ing"]
 WORDS += ["slow", "##ly", ".", "the"]

@@ -8,9 +8,9 @@ import litebert
 from litebert.errors import InputError
 from litebert.infer.model import Model
 from litebert.infer.packing import token_batches
-from litebert.nn.families import family_config
+from litebert.nn.config import family_config
 from litebert.nn.network import pretraining_network
-from litebert.text.tokenizers import read_tokenizer
+from litebert.text.tokenizer_files import read_tokenizer
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "a", "mat", "and", "dog", "ran"]
 WORDS += ["far", "away", ",", ".", "!"]

@@ -4,7 +4,7 @@ import pytest
 
 from litebert.config import preset_names
 from litebert.errors import InputError
-from litebert.nn.families import family_config, preset_config
+from litebert.nn.config import family_config, preset_config
 
 
 def plan(**fields):
@@ -33,7 +33,7 @@ def test_uneven_groups_are_the_papers():
 
 def test_every_preset_resolves():
     names = preset_names("models")
-    assert len(names) == 18
+    assert len(names) == 22
     for name in names:
         assert preset_config(name).num_layers == len(preset_config(name).plan)
 

@@ -7,7 +7,7 @@ import torch
 
 from litebert.checkpoints.folder import load_model, save_model
 from litebert.nn import attention
-from litebert.nn.families import family_config, preset_config
+from litebert.nn.config import family_config, preset_config
 from litebert.nn.layout import Layout
 from litebert.nn.network import pretraining_network
 

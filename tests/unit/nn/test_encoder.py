@@ -7,7 +7,8 @@ import torch
 import torch._dynamo.testing
 
 from litebert.errors import InputError
-from litebert.nn.families import family_config
+from litebert.families import FAMILIES
+from litebert.nn.config import family_config
 from litebert.nn.layout import Layout
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig, pretraining_network
 
@@ -19,12 +20,11 @@ SMALL = {
     "num_heads": 4,
     "feed_forward_width": 64,
 }
-FAMILIES = ["albert", "bert", "roberta", "distilbert", "xlnet"]
 
 
 def network(family="albert", **fields) -> Network:
     torch.manual_seed(0)
-    sizes = SMALL if family == "albert" else {**SMALL, "embedding_width": 32}
+    sizes = SMALL if FAMILIES[family].embedding_projection != "never" else {**SMALL, "embedding_width": 32}
     config = family_config({"family": family, **sizes, "dropout": 0.0, "attention_dropout": 0.0, **fields})
     return pretraining_network(config)
 
@@ -175,3 +175,14 @@ def test_answerability_and_choices():
     states = net.encoder(ids, layout)
     assert net.heads["span"].has_answer(states, layout).shape == (4,)
     assert net.heads["choice"](net.pooled(states, layout), 2).shape == (2, 2)
+
+
+def test_replaced_head_gives_one_logit_a_token():
+    net = Network(NetworkConfig(encoder=network().config.encoder, heads=HeadsConfig(names=("replaced",))))
+    ids, layout = batch([3, 5])
+    states = net.encoder(ids, layout)
+    logits = net.heads["replaced"](states)
+    assert logits.shape == (8,)
+    head = net.heads["replaced"]
+    expected = torch.nn.functional.gelu(head.dense(states), approximate="tanh") @ head.score.weight[0] + head.score.bias
+    torch.testing.assert_close(logits, expected)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from litebert.nn.families import family_config
+from litebert.nn.config import family_config
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network, pretraining_network
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from litebert.nn.attention import has_flash
-from litebert.nn.families import preset_config
+from litebert.nn.config import preset_config
 from litebert.plan.measure import Request, measure
 from litebert.plan.memory import Memory, peak_memory
 from litebert.plan.parameters import count_parameters

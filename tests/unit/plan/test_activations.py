@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from litebert.nn.config import EncoderConfig
-from litebert.nn.families import preset_config
+from litebert.nn.config import EncoderConfig, preset_config
 from litebert.nn.network import pretraining_network
 from litebert.plan.activations import (
     embedding_activations,

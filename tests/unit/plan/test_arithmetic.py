@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from litebert.nn.families import preset_config
+from litebert.nn.config import preset_config
 from litebert.nn.network import pretraining_network
 from litebert.plan.arithmetic import Purpose, flops_per_token
 from litebert.plan.step import made_up_batch, pretraining_loss

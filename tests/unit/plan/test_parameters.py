@@ -2,7 +2,7 @@
 
 import pytest
 
-from litebert.nn.families import preset_config
+from litebert.nn.config import preset_config
 from litebert.plan.parameters import count_parameters
 
 

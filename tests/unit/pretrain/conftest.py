@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from litebert.nn.families import preset_config
+from litebert.nn.config import preset_config
 from litebert.nn.network import pretraining_network
 from litebert_lab.bench.made_up import made_up_batch
 

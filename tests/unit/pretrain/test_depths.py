@@ -7,7 +7,7 @@ import torch
 
 import litebert.config
 from litebert.errors import InputError
-from litebert.nn.families import preset_config
+from litebert.nn.config import preset_config
 from litebert.nn.network import pretraining_network
 from litebert.pretrain.arguments import settings_from
 from litebert.pretrain.depths import depth_stages, layers_of

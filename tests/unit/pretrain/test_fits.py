@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from litebert.errors import InputError
-from litebert.nn.families import preset_config
+from litebert.nn.config import preset_config
 from litebert.plan.work import Scores
 from litebert.pretrain import fits
 from litebert.pretrain.recipe import Recipe

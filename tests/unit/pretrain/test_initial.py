@@ -10,7 +10,7 @@ import torch
 from litebert.corpus.build import BuildSettings, build_store
 from litebert.corpus.store import Store
 from litebert.errors import InputError
-from litebert.nn.families import preset_config
+from litebert.nn.config import preset_config
 from litebert.nn.network import pretraining_network
 from litebert.pretrain.initial import set_initial_values, waves
 from litebert.pretrain.recipe import read_recipe

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from litebert.nn.families import preset_config
+from litebert.nn.config import preset_config
 from litebert.nn.network import pretraining_network
 from litebert.pretrain.recipe import read_recipe
 from litebert.train.optimisers import build_optimiser

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from litebert.nn.families import preset_config
+from litebert.nn.config import preset_config
 from litebert.plan.arithmetic import MASKED_SHARE, flops_per_token, head_flops
 from litebert.plan.product import product_rate
 from litebert.pretrain.utilisation import batch_flops

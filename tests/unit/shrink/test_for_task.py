@@ -33,7 +33,7 @@ def test_a_search_leaves_the_fine_tuned_model_that_it_names(litebert, model_fold
     assert litebert("shrink", tmp_path / "found", "--keep", "1", "-o", tmp_path / "one")[0] == 0
     assert (tmp_path / "one" / "task.json").is_file()
     code, _, err = litebert("shrink", model, *words)
-    assert code == 2 and "is not empty; add --resume" in err
+    assert code == 2 and "is not empty; pass resume" in err
 
 
 def test_a_search_that_was_stopped_goes_on_where_it_was(litebert, model_folder, table, tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 
 from litebert.analyse.change import contribution
 from litebert.checkpoints.folder import load_model, save_model
-from litebert.nn.families import family_config
+from litebert.nn.config import family_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
 from litebert.shrink.dev_inputs import packed
 from litebert.tasks.encoding import encode

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from litebert.checkpoints.folder import load_model, model_config
-from litebert.lineage import parents_among
-from litebert.runs import list_runs
+from litebert.runs import list_runs, parents_among
 
 FAMILIES = ["albert", "bert", "roberta", "distilbert", "xlnet"]
 

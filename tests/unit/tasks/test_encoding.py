@@ -7,7 +7,7 @@ from litebert.errors import InputError
 from litebert.tasks.encoding import NULL, EncodingSettings, encode, windows
 from litebert.tasks.examples import Answer, Choice, Example, Question
 from litebert.tasks.targets import make_targets
-from litebert.text.tokenizers import read_tokenizer
+from litebert.text.tokenizer_files import read_tokenizer
 
 WORDS = [*"abcdefghij", "who", "what", "is", "##x", "."]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

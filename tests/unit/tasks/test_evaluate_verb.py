@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from litebert.checkpoints.folder import save_model, wanted_heads
 from litebert.cli import app
 from litebert.errors import InputError
-from litebert.nn.families import family_config
+from litebert.nn.config import family_config
 from litebert.nn.network import Network, NetworkConfig
-from litebert.text.tokenizers import read_tokenizer
+from litebert.text.tokenizer_files import read_tokenizer
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "film", "a", "the", "very", "not"]
 

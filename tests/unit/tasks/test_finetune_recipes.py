@@ -3,7 +3,7 @@
 import pytest
 
 from litebert.errors import InputError
-from litebert.nn.families import preset_config
+from litebert.nn.config import preset_config
 from litebert.tasks.recipes import known_to_fail, read_finetune_recipe, settled
 
 # Task, rate, batch, dropout, steps, warm-up, length: ALBERT's table of hyperparameters.

@@ -7,7 +7,7 @@ from litebert.tasks.encoding import EncodingSettings, encode
 from litebert.tasks.examples import Question
 from litebert.tasks.predicting import TaskNote
 from litebert.tasks.spans import best_answers, decide
-from litebert.text.tokenizers import read_tokenizer
+from litebert.text.tokenizer_files import read_tokenizer
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PASSAGE = "a b c d e f g h i j"

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
-from litebert.text.families import ALBERT
+from litebert.families import FAMILIES
 from litebert.text.joined import JOINED, JoinedTexts
 from litebert.text.normalise import backend_normaliser, quick_nfkc
-from litebert.text.tokenizers import mark_special_tokens, read_tokenizer
+from litebert.text.tokenizer_files import mark_special_tokens, read_tokenizer
 
 VOCAB = Path(__file__).parents[3] / ".." / "shared" / "data" / "vocab"
 SPECIAL = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
@@ -52,7 +52,7 @@ def unigram(*, normaliser="nfkc", prepend="always", added=()):
     )
     backend.decoder = decoders.Metaspace()
     backend.add_special_tokens([*(AddedToken(token, normalized=False) for token in SPECIAL), *added])
-    return mark_special_tokens(backend, ALBERT, {})
+    return mark_special_tokens(backend, FAMILIES["albert"], {})
 
 
 def bert():

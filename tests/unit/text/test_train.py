@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from litebert.cli import main
-from litebert.text.fertility import measure_fertility
 from litebert.text.sample import LONGEST_LINE, is_held_out, lines_of, sample_lines
-from litebert.text.tokenizers import read_tokenizer
-from litebert.text.train import SPECIAL, TrainSettings, train_tokenizer
+from litebert.text.tokenizer_files import read_tokenizer
+from litebert.text.train import SPECIAL, TrainSettings, measure_fertility, train_tokenizer
 
 ROOT = Path(__file__).parents[3]
 SHARED = ROOT / ".." / "shared" / "data"
@@ -203,7 +202,7 @@ def test_commands(tmp_path, monkeypatch, capsys):
         ("a.txt", "\n\n".join(TEXTS).encode(), ["--vocab-size", "12"], "is too small: single characters"),
         ("a.txt", "\n\n".join(TEXTS).encode(), ["--vocab-size", "20", "--kind", "wordpiece"], "is too small: single"),
         ("a.txt", b"one two\n", ["--kind", "wordpiece"], "the corpus is too small"),
-        ("a.txt", b"one two\n", ["--vocab-size", "3"], "--vocab-size is 3 but 5 ids are special"),
+        ("a.txt", b"one two\n", ["--vocab-size", "3"], "vocab_size is 3 but 5 ids are special"),
         ("a.txt", b"one two\n", ["--kind", "bpe"], "there is no kind 'bpe'"),
         ("a.txt", b"one two\n", ["--rules", "nfk"], "did you mean 'nfkc'"),
         ("a.txt", b"one two\n", ["--kind", "wordpiece", "--fallback", "byte"], "wordpiece has no byte fallback"),

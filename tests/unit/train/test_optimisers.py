@@ -7,7 +7,7 @@ import torch
 from toy_lessons import Lesson, settings_of, small_network, train, weights_of, worst
 
 from litebert.errors import InputError
-from litebert.nn.families import family_config
+from litebert.nn.config import family_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
 from litebert.train.optimiser_settings import OPTIMISERS, PARTS, OptimiserSettings
 from litebert.train.optimisers import build_optimiser, part_of

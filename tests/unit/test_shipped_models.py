@@ -9,12 +9,12 @@ import torch
 from safetensors.torch import load_file
 
 import litebert as package
-from litebert import shipped
+from litebert import shipped_models as shipped
 from litebert.checkpoints.folder import load_model, model_config, model_folder, save_model
 from litebert.errors import InputError
-from litebert.nn.families import family_config
+from litebert.nn.config import family_config
 from litebert.nn.network import pretraining_network
-from litebert.text.tokenizers import read_tokenizer
+from litebert.text.tokenizer_files import read_tokenizer
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,7 +10,8 @@ files that transformers wrote.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -19,13 +20,12 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as Backend
 
 from litebert.errors import InputError, nearest
-from litebert.shipped import shipped_folder
-from litebert.text.families import BERT, FAMILIES, ROLES, Family, Role, guess_family
-from litebert.text.pairs import Encoded
-from litebert.text.sentencepiece_model import CONTROL, UNIGRAM, USER_DEFINED, read_sentencepiece_model
+from litebert.families import FAMILIES, Family
+from litebert.families.family import ROLES, Role
+from litebert.shipped_models import shipped_folder
 from litebert.text.tokenizer import Tokenizer
 
-__all__ = ["SMILES", "Encoded", "Tokenizer", "mark_special_tokens", "pattern_tokenizer", "read_tokenizer"]
+__all__ = ["SMILES", "Tokenizer", "mark_special_tokens", "pattern_tokenizer", "read_tokenizer"]
 
 # What a special token is called where neither the folder nor the family says.
 _USUAL_NAMES: dict[Role, tuple[str, ...]] = {
@@ -55,7 +55,14 @@ def read_tokenizer(folder: Path, family: str | None = None) -> Tokenizer:
     else:
         raise InputError(f"there is no folder '{folder}' to read a tokenizer from")
     kind = type(backend.model).__name__
-    return mark_special_tokens(backend, known or guess_family(backend.get_vocab(), kind), options)
+    return mark_special_tokens(backend, known or _guess_family(backend.get_vocab(), kind), options)
+
+
+def _guess_family(vocabulary: dict[str, int], kind: str) -> Family:
+    """The family whose tokens a vocabulary has; ``kind`` is the sort of model (``Unigram``, ``WordPiece``, ``BPE``)."""
+    if "[CLS]" in vocabulary:
+        return FAMILIES["albert" if kind == "Unigram" else "bert"]
+    return FAMILIES["xlnet" if "<cls>" in vocabulary else "roberta" if "<s>" in vocabulary else "bert"]
 
 
 def _read_folder(folder: Path, family: Family | None, options: Mapping[str, Any]) -> Backend:
@@ -152,14 +159,12 @@ def _read_json(path: Path, options: Mapping[str, Any]) -> Backend:
 
 
 def _read_unigram(path: Path, family: Family | None, options: Mapping[str, Any]) -> Backend:
-    model = read_sentencepiece_model(path)
-    if model.model_type != UNIGRAM:
-        raise InputError(f"{path} is not a unigram model, the only kind of SentencePiece model that can be read")
-    vocabulary = {piece.text: index for index, piece in enumerate(model.pieces)}
-    family = family or guess_family(vocabulary, "Unigram")
+    model = _read_sentencepiece(path)
+    pieces = [model.library.id_to_piece(index) for index in range(len(model.library))]
+    family = family or _guess_family(dict.fromkeys(pieces, 0), "Unigram")
     backend = Backend(
         models.Unigram(
-            [(piece.text, piece.score) for piece in model.pieces],
+            [(piece, model.library.get_score(index)) for index, piece in enumerate(pieces)],
             unk_id=model.unk_id if family.unk_id is None else family.unk_id,
             byte_fallback=False,
         )
@@ -177,16 +182,69 @@ def _read_unigram(path: Path, family: Family | None, options: Mapping[str, Any])
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(replacement="▁", prepend_scheme=prepend)]
     )
     backend.decoder = decoders.Metaspace(replacement="▁", prepend_scheme=prepend)
-    for piece in model.pieces:
-        if piece.kind in (CONTROL, USER_DEFINED):
-            special = piece.kind == CONTROL
-            backend.add_tokens([AddedToken(piece.text, normalized=False, special=special)])
+    for index, piece in enumerate(pieces):
+        special = model.library.is_control(index)
+        if special or index in model.user_defined:
+            backend.add_tokens([AddedToken(piece, normalized=False, special=special)])
     return backend
+
+
+@dataclass(frozen=True)
+class _SentencePiece:
+    """A ``.model`` file: the library's own reading of it, and what decides ids but the library does not give away."""
+
+    library: Any
+    unk_id: int  # as transformers takes it
+    user_defined: set[int]
+    character_map: bytes  # the compiled normalisation rules; empty when there are none
+
+
+def _read_sentencepiece(path: Path) -> _SentencePiece:
+    from sentencepiece import SentencePieceProcessor
+
+    try:
+        library = SentencePieceProcessor(model_file=str(path))
+    except RuntimeError as error:
+        raise InputError(f"{path} is not a SentencePiece model, or is damaged ({error})") from None
+    parts = [*_protobuf_fields(path.read_bytes())]
+    # Field 1 is a piece (of which field 3 is its type, 4 for user-defined), 2 the TrainerSpec, 3 the NormalizerSpec.
+    pieces = [value for number, value in parts if number == 1]
+    trainer, normaliser = (
+        {k: v for n, part in parts if n == number for k, v in _protobuf_fields(part)} for number in (2, 3)
+    )
+    if trainer.get(3, 1) != 1:
+        raise InputError(f"{path} is not a unigram model, the only kind of SentencePiece model that can be read")
+    marked = (index for index, piece in enumerate(pieces) if b"\x18\x04" in piece)  # few are worth a closer look
+    user_defined = {index for index in marked if dict(_protobuf_fields(pieces[index])).get(3) == 4}
+    return _SentencePiece(library, trainer.get(40, 0), user_defined, normaliser.get(2, b""))
+
+
+def _protobuf_fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """The numbered fields of a protocol buffer that is known to be whole: integers, and bytes for everything else."""
+    at = 0
+
+    def integer() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at, value, shift = at + 1, value | (byte & 0x7F) << shift, shift + 7
+            if byte < 0x80:
+                return value
+
+    while at < len(data):
+        number, wire = divmod(integer(), 8)
+        if wire == 0:
+            yield number, integer()
+        else:
+            size = integer() if wire == 2 else 4 if wire == 5 else 8
+            yield number, data[at : at + size]
+            at += size
 
 
 def _read_wordpiece(path: Path, options: Mapping[str, Any]) -> Backend:
     vocabulary = _lines(path)
-    unknown = _special_names(vocabulary, BERT, options).get("unk")
+    unknown = _special_names(vocabulary, FAMILIES["bert"], options).get("unk")
     if unknown is None:
         raise InputError(f"{path} has no line for unknown tokens ([UNK])")
     backend = Backend(models.WordPiece(vocabulary, unk_token=unknown))
