@@ -12,7 +12,7 @@ from litebert.card.published import Published
 from litebert.card.results import HeldOutScores, Results
 from litebert.card.tables import cloze_table, depths_of, main_table, markdown_table, spread_table
 from litebert.durations import format_duration
-from litebert.plan.answer import large_number
+from litebert.plan.table import large_number
 from litebert.pretrain.held_out import HELD_OUT_RATE
 
 

@@ -15,7 +15,7 @@ from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
 from litebert.nn.families import preset_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
-from litebert.plan.product import product_rate
+from litebert.plan.devices import product_rate
 from litebert.pretrain.fits import check_memory
 from litebert.pretrain.initial import set_initial_values
 from litebert.pretrain.recipe import Recipe
