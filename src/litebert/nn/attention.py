@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
+from torch.overrides import handle_torch_function, has_torch_function
 
 from litebert.nn.layout import Layout
 
@@ -39,6 +40,8 @@ def attend(
     q: Tensor, k: Tensor, v: Tensor, layout: Layout, *, bias: Tensor | None = None, dropout: float = 0.0
 ) -> Tensor:
     """Softmax attention of (T, A, D) within each sequence; ``bias`` (S, A, N, N) is added to the scaled scores."""
+    if has_torch_function((q, k, v)):  # as torch's own functions do: ``plan`` counts attention on tensors without data
+        return handle_torch_function(attend, (q, k, v), q, k, v, layout, bias=bias, dropout=dropout)
     if bias is None and q.is_cuda and q.dtype in HALF and has_flash():
         return _attend_flash(q, k, v, layout, dropout)
     if bias is None and dropout == 0.0 and q.device.type == "cpu":

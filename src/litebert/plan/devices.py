@@ -1,22 +1,31 @@
 """The machines a plan can be made for: memory, the rate of large matrix products, memory bandwidth.
 
-Some figures are measured, others are what the vendor says; each device says which. ``here`` is measured when asked.
+Some figures are measured, others are the vendor's; each device says which. ``auto`` is this machine, measured now.
 """
 
+import functools
 import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
+
+import torch
 
 from litebert.errors import InputError, nearest
-from litebert.plan.work import Kind, Precision
+from litebert.nn.attention import has_flash
+from litebert.train.settings import Precision
 
+Kind = Literal["cuda", "cpu"]
 GIB = 2**30
+DTYPES: Mapping[Precision, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+PRODUCT_SIZES = {"cuda": 8192, "cpu": 1024}
+PRODUCT_SECONDS = {"cuda": 0.5, "cpu": 0.2}  # a share of the peak is wanted, not a third digit of it
 # Of a vendor's figure, what a large product reaches: 793 of the 989 TFLOP/s that the H200's vendor states.
 REACHED_SHARE = 0.8
 # Of the memory, what a step may use: the rest goes to the driver, the allocator's gaps, on a CPU the system.
 USABLE_SHARE: Mapping[Kind, float] = {"cuda": 0.94, "cpu": 0.9}
-# One core's fp32 product, measured with `litebert plan albert-base --device here` on a 2-core AVX-512 machine.
+# One core's fp32 product, measured with `litebert plan albert-base --device auto` on a 2-core AVX-512 machine.
 CORE_FLOPS = 95e9
 CORE_BANDWIDTH = 17e9
 
@@ -40,7 +49,7 @@ class Device:
 
     @property
     def usual_precision(self) -> Precision:
-        """What training uses there when nothing is said."""
+        """What training uses there by default."""
         if self.kind == "cpu":
             return "fp32"
         return "bf16" if "bf16" in self.flops else "fp16"
@@ -76,11 +85,11 @@ NAMED: dict[str, Device] = {
         figures="all are the vendor's; of the rates 80% are taken to be reached, as measured on an H200",
     ),
 }
-DEVICE_NAMES = (*NAMED, "cpu", "here")
+DEVICE_NAMES = (*NAMED, "cpu", "auto")
 
 
 def find_device(name: str, precision: Precision | None) -> Device:
-    """The device of a name; ``here`` is measured in the precision that will be used."""
+    """The device of a name; ``auto`` is measured in the precision that will be used."""
     if name in NAMED:
         return NAMED[name]
     if name == "cpu":
@@ -95,16 +104,9 @@ def find_device(name: str, precision: Precision | None) -> Device:
             bandwidth=CORE_BANDWIDTH * cores,
             figures="this machine's memory and cores; the rates of a core were measured on another (AVX-512)",
         )
-    if name == "here":
-        return _measured_here(precision)
+    if name in ("auto", "here"):  # "here": the name until version 0.9
+        return _this_machine(precision)
     raise InputError(f"there is no device '{name}'{nearest(name, DEVICE_NAMES)}")
-
-
-def present_kind() -> Kind:
-    """What is in this machine."""
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def installed_memory() -> float:
@@ -112,22 +114,19 @@ def installed_memory() -> float:
     return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
 
-def _measured_here(precision: Precision | None) -> Device:
-    import torch
-
-    from litebert.nn.attention import has_flash
-    from litebert.plan.product import product_rate
-
-    kind = present_kind()
+@functools.lru_cache(maxsize=4)
+def _this_machine(precision: Precision | None) -> Device:
+    kind: Kind = "cuda" if torch.cuda.is_available() else "cpu"
     chosen: Precision = precision or ("fp32" if kind == "cpu" else "bf16")
-    rate, bandwidth = product_rate(torch.device(kind), chosen), _copy_rate(kind)
+    device = torch.device(kind)
+    rate, bandwidth = product_rate(device, chosen), _copy_rate(device)
     if kind == "cuda":
         label, memory = torch.cuda.get_device_name(), float(torch.cuda.get_device_properties(0).total_memory)
     else:
         threads = torch.get_num_threads()
         label, memory = f"this CPU ({threads} thread{'' if threads == 1 else 's'})", installed_memory()
     return Device(
-        name="here",
+        name="auto",
         label=label,
         kind=kind,
         memory_bytes=memory,
@@ -138,25 +137,41 @@ def _measured_here(precision: Precision | None) -> Device:
     )
 
 
-def _copy_rate(kind: Kind) -> float:
-    import torch
+def product_rate(device: torch.device, precision: Precision) -> float:
+    """Operations per second of a large matrix product in this precision, measured."""
+    seconds = _product_seconds(device, precision)
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+    return 2.0 * PRODUCT_SIZES[device.type] ** 3 / seconds
 
-    source = torch.zeros(1 << (28 if kind == "cuda" else 24), device=kind)
+
+def _product_seconds(device: torch.device, precision: Precision) -> float:
+    size = PRODUCT_SIZES[device.type]
+    draw = torch.Generator(device).manual_seed(0)  # a run's own random numbers stay as they are
+    left, right = (torch.randn(size, size, device=device, generator=draw).to(DTYPES[precision]) for _ in range(2))
+    out = torch.empty_like(left)
+    return _best_seconds(lambda: torch.mm(left, right, out=out), device, PRODUCT_SECONDS[device.type])
+
+
+def _copy_rate(device: torch.device) -> float:
+    """Bytes per second read and written by a large copy, measured."""
+    source = torch.zeros(1 << (28 if device.type == "cuda" else 24), device=device)
     target = torch.empty_like(source)
-    return 2.0 * source.nbytes / _seconds_of(lambda: target.copy_(source), kind)
+    return 2.0 * source.nbytes / _best_seconds(lambda: target.copy_(source), device, 0.5)
 
 
-def _seconds_of(action: Callable[[], object], kind: Kind, seconds: float = 0.5) -> float:
-    """The mean time of an action, repeated for about half a second after a warm-up."""
-    import torch
-
-    wait: Callable[[], None] = torch.cuda.synchronize if kind == "cuda" else lambda: None
-    for _ in range(3):
-        action()
-    wait()
-    start, count = time.perf_counter(), 0
-    while count < 3 or time.perf_counter() - start < seconds:
-        action()
+def _best_seconds(action: Callable[[], object], device: torch.device, seconds: float) -> float:
+    """The time of an action, the best of as many tries (four at a time, as in a step) as the seconds allow."""
+    wait: Callable[[], None] = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    best, spent = float("inf"), 0.0
+    action()
+    while spent < seconds:
         wait()
-        count += 1
-    return (time.perf_counter() - start) / count
+        begun = time.perf_counter()
+        for _ in range(4):
+            action()
+        wait()
+        passed = time.perf_counter() - begun
+        best, spent = min(best, passed / 4), spent + passed
+    return best

@@ -1,90 +1,176 @@
-"""A plan for people: one column a model, one row a question, and a sentence a model below."""
+"""A plan for people: a table with a column for each model, a sentence for each below it; and a plan as plain values."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
-
-from rich.console import Console
-from rich.table import Table
+from typing import TYPE_CHECKING, Any
 
 from litebert.durations import format_duration
-from litebert.plan.answer import Answer, gib, large_number, sentence
+from litebert.plan.devices import GIB
+from litebert.plan.plan import PAPER_TOKENS, Plan
 
-Row = tuple[str, Callable[[Answer], str]]
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Row = tuple[str, Callable[[Plan], str]]
+DOING = {"infer": "inference on", "finetune": "a fine-tuning step on", "pretrain": "a pretraining step on"}
 
 
-def print_answers(answers: Sequence[Answer], console: Console) -> None:
+def print_plans(plans: Sequence[Plan], console: "Console") -> None:
     """The table, what its figures rest on, and the sentences."""
-    asked = answers[0].asked
-    how: list[str] = [asked.precision]
-    if asked.purpose != "infer":
-        how += [asked.optimiser, *["checkpointing"] * asked.checkpointing]
-    how += ["compiled"] * asked.compiled
-    table = Table(title=f"{asked.tokens:,} tokens at once, {', '.join(how)}", title_justify="left")
+    from rich.table import Table
+
+    request = plans[0].request
+    step = request.step
+    how: list[str] = [step.precision]
+    if step.trains:
+        how += [step.optimiser, *["checkpointing"] * step.checkpointing]
+    how += ["compiled"] * step.compiled
+    table = Table(title=f"{request.tokens:,} tokens in a batch, {', '.join(how)}", title_justify="left")
     table.add_column("")
-    for answer in answers:
-        table.add_column(answer.model, justify="right")
-    for section in (_parameters(), _arithmetic(), _memory(), _time(answers)):
+    for plan in plans:
+        table.add_column(plan.model, justify="right")
+    for section in (_parameters(), _arithmetic(), _memory(), _time(plans[0])):
         for label, cell in section:
-            table.add_row(label, *(cell(answer) for answer in answers))
+            table.add_row(label, *(cell(plan) for plan in plans))
         table.add_section()
     console.print(table)
-    console.print(f"{asked.device.label}: {asked.device.figures}.", style="dim", highlight=False)
-    for answer in answers:
-        console.print(sentence(answer), highlight=False, soft_wrap=not console.is_terminal)
+    console.print(f"{request.device.label}: {request.device.figures}.", style="dim", highlight=False)
+    for plan in plans:
+        console.print(sentence(plan), highlight=False, soft_wrap=not console.is_terminal)
 
 
 def _parameters() -> list[Row]:
     return [
-        ("parameters, encoder and pooler", lambda a: f"{a.parameters.bare:,}"),
-        ("  embeddings", lambda a: f"{a.parameters.embeddings:,}"),
-        ("  attention", lambda a: f"{a.parameters.attention:,}"),
-        ("  feed-forward", lambda a: f"{a.parameters.feed_forward:,}"),
-        ("  pooler", lambda a: f"{a.parameters.pooler:,}"),
-        ("with pretraining heads", lambda a: f"{a.parameters.with_heads:,}"),
+        ("parameters, encoder and pooler", lambda p: f"{p.parameters.bare:,}"),
+        ("  embeddings", lambda p: f"{p.parameters.embeddings:,}"),
+        ("  attention", lambda p: f"{p.parameters.attention:,}"),
+        ("  feed-forward", lambda p: f"{p.parameters.feed_forward:,}"),
+        ("  pooler", lambda p: f"{p.parameters.pooler:,}"),
+        ("with pretraining heads", lambda p: f"{p.parameters.with_heads:,}"),
     ]
 
 
 def _arithmetic() -> list[Row]:
     return [
-        ("length of a sequence", lambda a: str(a.length)),
-        ("MFLOP a token: inference", lambda a: f"{a.flops['infer'] / 1e6:,.0f}"),
-        ("  fine-tuning", lambda a: f"{a.flops['finetune'] / 1e6:,.0f}"),
-        ("  pretraining", lambda a: f"{a.flops['pretrain'] / 1e6:,.0f}"),
+        ("sequence length", lambda p: str(p.request.step.length)),
+        ("MFLOP per token: inference", lambda p: f"{p.flops_per_token['infer'] / 1e6:,.0f}"),
+        ("  fine-tuning", lambda p: f"{p.flops_per_token['finetune'] / 1e6:,.0f}"),
+        ("  pretraining", lambda p: f"{p.flops_per_token['pretrain'] / 1e6:,.0f}"),
     ]
 
 
 def _memory() -> list[Row]:
     return [
-        ("memory: inference", lambda a: gib(a.memory["infer"].total)),
-        ("  fine-tuning", lambda a: gib(a.memory["finetune"].total)),
-        ("  pretraining", lambda a: gib(a.memory["pretrain"].total)),
-        ("the peak comes at", lambda a: a.peak.at),
-        ("  weights", lambda a: gib(a.peak.weights + a.peak.half_weights)),
-        ("  gradients, optimiser", lambda a: gib(a.peak.gradients + a.peak.optimiser)),
-        ("  activations", lambda a: gib(a.peak.activations + a.peak.passing + a.peak.gaps)),
-        ("  vocabulary scores", lambda a: gib(a.peak.head)),
-        ("  Python and torch", lambda a: gib(a.peak.runtime)),
+        ("memory: inference", lambda p: gib(p.memory["infer"].total)),
+        ("  fine-tuning", lambda p: gib(p.memory["finetune"].total)),
+        ("  pretraining", lambda p: gib(p.memory["pretrain"].total)),
+        ("the peak comes in", lambda p: p.peak.at),
+        ("  weights", lambda p: gib(p.peak.weights + p.peak.half_weights)),
+        ("  gradients, optimiser", lambda p: gib(p.peak.gradients + p.peak.optimiser)),
+        ("  activations", lambda p: gib(p.peak.activations + p.peak.temporary + p.peak.gaps)),
+        ("  vocabulary scores", lambda p: gib(p.peak.scores)),
+        ("  Python and torch", lambda p: gib(p.peak.runtime)),
     ]
 
 
-def _time(answers: Sequence[Answer]) -> list[Row]:
+def _time(first: Plan) -> list[Row]:
     rows: list[Row] = []
-    if answers[0].measured:
-        rows.append(("measured peak memory", lambda a: gib(a.measured.memory_bytes) if a.measured else ""))
-        rows.append(("  predicted / measured", lambda a: f"{a.peak.total / _measured_bytes(a):.2f}"))
+    if first.measured:
+        rows.append(("measured peak memory", lambda p: gib(p.measured.memory_bytes) if p.measured else ""))
+        rows.append(
+            ("  predicted / measured", lambda p: f"{p.peak.total / p.measured.memory_bytes:.2f}" if p.measured else "")
+        )
     rows += [
-        ("fits", lambda a: "yes" if a.fits else "NO"),
-        ("most tokens at once that fit", lambda a: f"{a.largest_tokens:,}"),
-        ("tokens a second" + (" (measured)" if answers[0].measured else ""), lambda a: f"{a.tokens_per_second:,.0f}"),
-        ("  share of the device's rate", lambda a: f"{a.share:.0%}"),
+        ("fits", lambda p: "yes" if p.fits else "NO"),
+        ("largest batch that fits, tokens", lambda p: f"{p.largest_tokens:,}"),
+        ("tokens/s" + (" (measured)" if first.measured else ""), lambda p: f"{p.speed.tokens_per_second:,.0f}"),
+        ("  share of the device's rate", lambda p: f"{p.speed.share_of_device:.0%}"),
     ]
-    if answers[0].budget_tokens is not None:
-        rows.append(("tokens in the budget", lambda a: large_number(a.budget_tokens or 0.0)))
-        if answers[0].asked.purpose != "infer":
-            rows.append(("  steps", lambda a: f"{(a.budget_tokens or 0.0) / a.asked.tokens:,.0f}"))
-    if answers[0].asked.purpose == "pretrain":
-        rows.append(("the paper's full run", lambda a: format_duration(a.paper_seconds)))
+    if first.budget:
+        rows.append(("tokens in the budget", lambda p: large_number(p.budget.tokens) if p.budget else ""))
+        if first.request.step.trains:
+            rows.append(("  steps", lambda p: f"{p.budget.steps:,}" if p.budget else ""))
+        if first.budget.epochs is not None:
+            rows.append(("  epochs", lambda p: f"{p.budget.epochs:.3g}" if p.budget and p.budget.epochs else ""))
+    if first.request.step.purpose == "pretrain":
+        rows.append(("the paper's full run", lambda p: format_duration(p.speed.paper_run_seconds)))
     return rows
 
 
-def _measured_bytes(answer: Answer) -> float:
-    return float(answer.measured.memory_bytes) if answer.measured else float("nan")
+def sentence(plan: Plan) -> str:
+    """The answer in a sentence or two."""
+    request, device = plan.request, plan.request.device
+    step = request.step
+    memory = f"{gib(plan.peak.total)} of {gib(device.memory_bytes)}"
+    size = f"{DOING[step.purpose]} {request.tokens:,} tokens takes {memory}"
+    if not plan.fits:
+        limit = (
+            f"the largest batch that fits has {plan.largest_tokens:,} tokens"
+            if plan.largest_tokens
+            else ("no batch fits")
+        )
+        more = "" if step.checkpointing or not step.trains else "; checkpointing takes less"
+        return f"{plan.model} does not fit on {device.label}: {size}; {limit}{more}."
+    how = "measured" if plan.measured else "expected"
+    text = f"{plan.model} fits on {device.label}: {size} (up to {plan.largest_tokens:,} tokens fit)"
+    text += f", at {plan.speed.tokens_per_second:,.0f} tokens per second ({how})"
+    if plan.budget:
+        steps = f" in {plan.budget.steps:,} steps" if step.trains else ""
+        epochs = f", {plan.budget.epochs:.3g} epochs" if plan.budget.epochs is not None else ""
+        text += f"; {format_duration(plan.budget.seconds)} see {large_number(plan.budget.tokens)} tokens{steps}{epochs}"
+    if step.purpose == "pretrain":
+        text += f"; the paper's full run ({large_number(PAPER_TOKENS)} tokens) would take "
+        text += format_duration(plan.speed.paper_run_seconds)
+    return text + "."
+
+
+def gib(size: float) -> str:
+    """Bytes in GiB, or MiB where they are few; a dash for none."""
+    if size == 0:
+        return "-"
+    return f"{size / GIB:.3g} GiB" if size >= GIB / 10 else f"{size / 2**20:.3g} MiB"
+
+
+def large_number(number: float) -> str:
+    """Three digits and a word: 4.8 million, 262 billion."""
+    for name, size in (("billion", 1e9), ("million", 1e6), ("thousand", 1e3)):
+        if number >= size:
+            return f"{number / size:.3g} {name}"
+    return f"{number:.0f}"
+
+
+def as_plain(plan: Plan) -> dict[str, Any]:
+    """A plan as plain values, for ``--json``."""
+    request, counts, step = plan.request, plan.parameters, plan.request.step
+    purpose = step.purpose
+    peak = dataclasses.asdict(plan.peak)
+    speed = dataclasses.asdict(plan.speed)
+    paper_run_seconds = speed.pop("paper_run_seconds")
+    return {
+        "model": plan.model,
+        "parameters": counts.bare,
+        "parameters_with_heads": counts.with_heads,
+        "parameters_by_part": dataclasses.asdict(counts),
+        "purpose": purpose,
+        "tokens": request.tokens,
+        "length": step.length,
+        "mixed": step.mixed,
+        "precision": step.precision,
+        "optimiser": step.optimiser,
+        "checkpointing": step.checkpointing,
+        "compiled": step.compiled,
+        "flops_per_token": plan.flops_per_token[purpose],
+        "flops_per_token_by_purpose": dict(plan.flops_per_token),
+        "flops_per_step": plan.flops_per_step,
+        "memory_bytes": int(plan.peak.total),
+        "memory_bytes_by_purpose": {name: int(memory.total) for name, memory in plan.memory.items()},
+        "memory_by_part": {name: size if isinstance(size, str) else int(size) for name, size in peak.items()},
+        "device": {**dataclasses.asdict(request.device), "usable_bytes": request.device.usable_bytes},
+        "fits": plan.fits,
+        "largest_tokens": plan.largest_tokens,
+        **speed,
+        "budget": dataclasses.asdict(plan.budget) if plan.budget else None,
+        "paper_run_seconds": paper_run_seconds if purpose == "pretrain" else None,
+        "measured": dataclasses.asdict(plan.measured) if plan.measured else None,
+        "answer": sentence(plan),
+    }

@@ -6,12 +6,12 @@ from pathlib import Path
 import torch
 
 from litebert.errors import InputError
+from litebert.nn.attention import has_flash
 from litebert.nn.config import EncoderConfig
-from litebert.plan.answer import Answer, Asked, answer, gib
-from litebert.plan.devices import Device
-from litebert.plan.memory import RUNTIME_BYTES
-from litebert.plan.work import Kind, Scores
-from litebert.pretrain.objective import LOGIT_CHUNK
+from litebert.plan.count import RUNTIME_BYTES, record_step
+from litebert.plan.devices import USABLE_SHARE, Kind
+from litebert.plan.step import StepSettings
+from litebert.plan.table import gib
 from litebert.pretrain.recipe import Recipe
 from litebert.train.parallel import Ranks
 from litebert.train.settings import TrainSettings
@@ -22,57 +22,36 @@ def check_memory(model: str, config: EncoderConfig, recipe: Recipe, train: Train
     free = available_memory(ranks.device)
     if free is None:
         return
-    length = max(length for _, length in recipe.lengths)
-    chunk = 0 if train.compiled else LOGIT_CHUNK
-    scores = Scores(share=recipe.mask_rate, chunk=chunk, elastic=recipe.elastic)
-    found = predicted(model, config, train, length, ranks.device, free, scores)
-    if found.fits:
+    step = step_settings(recipe, train, ranks.device)
+    record = record_step(config, step)
+    # Python and torch are in memory already, and plan counts them.
+    usable = USABLE_SHARE[step.kind] * (free + RUNTIME_BYTES[step.kind])
+    needed = record.memory(train.micro_tokens).total
+    if needed <= usable:
         return
-    largest = largest_micro_tokens(train, length, ranks.world, found.largest_tokens)
+    largest = largest_micro_tokens(train, step.length, ranks.world, record.largest_tokens(usable))
     way = f"--micro-tokens {largest}, the largest that fits" if largest else "a smaller model"
     less = "" if train.checkpointing else ", or --checkpointing, which takes less"
     raise InputError(
-        f"{model} needs about {gib(found.peak.total)} for {train.micro_tokens:,} tokens at once, but "
-        f"{gib(found.asked.device.usable_bytes)} are free; use {way}{less}"
+        f"{model} needs about {gib(needed)} for {train.micro_tokens:,} tokens at once, but "
+        f"{gib(usable)} are free; use {way}{less}"
     )
 
 
-def predicted(
-    model: str,
-    config: EncoderConfig,
-    train: TrainSettings,
-    length: int,
-    device: torch.device,
-    free: float,
-    scores: Scores,
-) -> Answer:
-    """What plan says of a step in so much memory."""
+def step_settings(recipe: Recipe, train: TrainSettings, device: torch.device) -> StepSettings:
+    """The step of a run at its longest sequences, as plan counts it."""
     kind: Kind = "cuda" if device.type == "cuda" else "cpu"
-    here = Device(
-        name="here",
-        label="this machine",
+    return StepSettings(
         kind=kind,
-        # Python and torch are in memory already, and plan counts them.
-        memory_bytes=free + RUNTIME_BYTES[kind],
-        flops={train.precision: 1.0},
-        bandwidth=1.0,
-        figures="only the memory is known",
-    )
-    asked = Asked(
-        purpose="pretrain",
-        device=here,
+        length=max(length for _, length in recipe.lengths),
         precision=train.precision,
-        tokens=train.micro_tokens,
-        length=length,
-        mixed=False,
         optimiser=train.optimiser.name,
         checkpointing=train.checkpointing,
         compiled=train.compiled,
-        budget_seconds=None,
-        measure_steps=0,
-        scores=scores,
+        flash=kind == "cuda" and has_flash(),
+        mask_rate=recipe.mask_rate,
+        elastic=recipe.elastic,
     )
-    return answer(model, config, asked)
 
 
 def largest_micro_tokens(train: TrainSettings, length: int, world: int, most: int) -> int:

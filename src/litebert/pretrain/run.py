@@ -14,7 +14,7 @@ from litebert.corpus.store import Store
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig, preset_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
-from litebert.plan.product import product_rate
+from litebert.plan.devices import product_rate
 from litebert.pretrain.fits import check_memory
 from litebert.pretrain.initial import set_initial_values
 from litebert.pretrain.recipe import Recipe

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from litebert.nn.network import Network
-from litebert.resident import return_large_blocks
+from litebert.process_memory import return_large_blocks
 from litebert.train import parallel, precision
 from litebert.train.objective import Learner, Objective, Stage, Sums, prepare_compiler
 from litebert.train.optimisers import build_optimiser

@@ -24,7 +24,7 @@ from litebert.corpus.store import Store
 from litebert.errors import InputError, nearest
 from litebert.nn.config import EncoderConfig
 from litebert.nn.network import Network, pretraining_network
-from litebert.plan.product import product_rate
+from litebert.plan.devices import product_rate
 from litebert.pretrain.utilisation import batch_flops
 from litebert.train import precision
 from litebert.train.optimiser_settings import OPTIMISERS, OptimiserSettings

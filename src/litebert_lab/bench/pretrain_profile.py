@@ -7,7 +7,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from litebert.nn.network import pretraining_network
-from litebert.plan.product import product_rate
+from litebert.plan.devices import product_rate
 from litebert.pretrain.utilisation import batch_flops
 from litebert_lab.bench.ours import OurPretraining
 from litebert_lab.bench.pretrain import CLIP, Setting, time_steps

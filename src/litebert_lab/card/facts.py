@@ -13,7 +13,7 @@ from litebert.corpus.store import SPLITS, STORE_FILE, Store
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
 from litebert.plan.arithmetic import flops_per_token, head_flops
-from litebert.plan.parameters import Parameters, count_parameters
+from litebert.plan.count import Parameters, count_parameters
 from litebert.pretrain.depths import depth_stages
 from litebert.pretrain.recipe import Recipe
 from litebert.runs import RunInfo, read_run

@@ -7,7 +7,7 @@ from itertools import chain
 import yaml
 
 from litebert.durations import format_duration
-from litebert.plan.answer import large_number
+from litebert.plan.table import large_number
 from litebert.pretrain.held_out import HELD_OUT_RATE
 from litebert_lab.card.bias import PRONOUN, Pronouns
 from litebert_lab.card.facts import Corpus, Facts

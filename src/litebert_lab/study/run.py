@@ -16,7 +16,7 @@ from litebert.corpus.store import Store
 from litebert.durations import format_duration, parse_duration
 from litebert.errors import InputError
 from litebert.nn.config import preset_config
-from litebert.plan.parameters import count_parameters
+from litebert.plan.count import count_parameters
 from litebert.pretrain.arguments import bound_from, settings_from
 from litebert.pretrain.recipe import RECIPE_FIELDS
 from litebert.pretrain.run import PretrainSettings, network_config, pretrain

@@ -16,11 +16,11 @@ PROGRAM = """
 import itertools, sys
 from litebert.corpus.batches import Batches, BatchSettings
 from litebert.corpus.store import Store
-from litebert.resident import resident_peak
+from litebert.process_memory import peak_resident_bytes
 batches = Batches(Store.open(sys.argv[1]), "train", BatchSettings(length=128, budget=8192, window=1 << 18))
 for batch in itertools.islice(batches.stream(workers=2), batches.len(0) + 3):
     pass
-print(resident_peak())
+print(peak_resident_bytes())
 """
 
 

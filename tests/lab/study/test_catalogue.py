@@ -6,7 +6,7 @@ import pytest
 
 from litebert.errors import InputError
 from litebert.nn.config import preset_config
-from litebert.plan.parameters import count_parameters
+from litebert.plan.count import count_parameters
 from litebert.pretrain.recipe import RECIPE_FIELDS, read_recipe
 from litebert_lab.study.catalogue import study_of
 from litebert_lab.study.elastic import WITHIN

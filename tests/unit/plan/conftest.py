@@ -6,10 +6,10 @@ import pytest
 
 from litebert.nn.attention import has_flash
 from litebert.nn.config import preset_config
-from litebert.plan.measure import Request, measure
-from litebert.plan.memory import Memory, peak_memory
-from litebert.plan.parameters import count_parameters
-from litebert.plan.work import Kind, Precision, Work, lengths_for
+from litebert.plan.count import Memory, record_step
+from litebert.plan.devices import Kind
+from litebert.plan.step import MeasureRequest, StepSettings, measure
+from litebert.train.settings import Precision
 
 Compare = Callable[..., float]
 Predict = Callable[..., Memory]
@@ -23,7 +23,7 @@ def predicted_over_measured() -> Compare:
 
 @pytest.fixture
 def predicted() -> Predict:
-    """The predicted peak of a pretraining step on full sequences."""
+    """The predicted peak of a pretraining step on full sequences, all logits at once as in the recorded figures."""
     return _predict
 
 
@@ -38,20 +38,17 @@ def _predict(
     flash: bool = True,
     narrow: bool = False,
 ) -> Memory:
-    config = preset_config(name)
-    work = Work(
-        purpose="pretrain",
+    settings = StepSettings(
         kind=kind,
-        tokens=tokens,
-        sequences=-(-tokens // length),
-        longest=length,
+        length=length,
         precision=precision,
         checkpointing=checkpointing,
         compiled=compiled,
         flash=flash,
-        narrow=narrow,
+        half_residual=narrow,
+        logit_chunk=0,
     )
-    return peak_memory(config, count_parameters(config), work)
+    return record_step(preset_config(name), settings).memory(tokens)
 
 
 def _compare(
@@ -64,25 +61,23 @@ def _compare(
     compiled: bool,
     narrow: bool = False,
 ) -> float:
-    lengths = lengths_for(tokens, length, mixed=False)
-    measured = measure(
-        Request(
-            encoder=preset_config(name),
-            device=kind,
-            lengths=tuple(lengths),
-            precision=precision,
-            checkpointing=checkpointing,
-            compiled=compiled,
-            steps=1 if kind == "cpu" else 5,
-            narrow=narrow,
-        )
+    settings = StepSettings(
+        kind=kind,
+        length=length,
+        precision=precision,
+        checkpointing=checkpointing,
+        compiled=compiled,
+        flash=kind == "cuda" and has_flash(),
+        half_residual=narrow,
     )
-    flash = kind == "cuda" and has_flash()
-    predicted = _predict(name, kind, tokens, length, precision, checkpointing, compiled, flash, narrow)
+    config = preset_config(name)
+    steps = 1 if kind == "cpu" else 5
+    measured = measure(MeasureRequest(encoder=config, settings=settings, tokens=tokens, steps=steps))
+    predicted = record_step(config, settings).memory(tokens)
     ratio = predicted.total / measured.memory_bytes
     print(
         f"\n{name} tokens={tokens} length={length} {precision} compiled={compiled} checkpointing={checkpointing}: "
-        f"predicted {predicted.total:.4g} at {predicted.at}, measured {measured.memory_bytes:.4g}, ratio {ratio:.3f}, "
+        f"predicted {predicted.total:.4g} in {predicted.at}, measured {measured.memory_bytes:.4g}, ratio {ratio:.3f}, "
         f"{measured.tokens_per_second:.4g} tokens/s"
     )
     return ratio

@@ -1,21 +1,16 @@
-"""The account of activations against what autograd saves: every tensor it keeps, each storage counted once."""
+"""What plan counts on a step without data against what autograd keeps of a real one, each storage counted once."""
 
 import pytest
 import torch
 
 from litebert.nn.config import EncoderConfig, preset_config
 from litebert.nn.network import pretraining_network
-from litebert.plan.activations import (
-    embedding_activations,
-    head_activations,
-    layer_activations,
-    vocabulary_scores,
-)
-from litebert.plan.step import Batch, made_up_batch, pretraining_loss
-from litebert.plan.work import Precision, Work
+from litebert.plan.count import record_step
+from litebert.plan.step import StepSettings, lengths_for, random_batch
+from litebert.pretrain.objective import Pretraining
+from litebert.train.settings import Precision
 
 SMALL = ["width=96", "num_heads=4", "feed_forward_width=320", "vocab_size=500"]
-LENGTHS = [40] * 5 + [24, 1]
 VARIANTS = [
     ("albert-base-v2", []),
     ("albert-base", []),
@@ -29,10 +24,17 @@ VARIANTS = [
 ]
 
 
-def saved_bytes(config: EncoderConfig, batch: Batch, precision: Precision, narrow: bool = False) -> int:
+def settings_for(precision: Precision, mixed: bool = False, half_residual: bool = False) -> StepSettings:
+    return StepSettings(
+        kind="cpu", length=40, mixed=mixed, precision=precision, half_residual=half_residual, logit_chunk=0
+    )
+
+
+def saved_bytes(config: EncoderConfig, tokens: int, settings: StepSettings) -> int:
     """Bytes that autograd keeps from one forward pass, parameters and their half copies not counted."""
+    batch = random_batch(config, lengths_for(tokens, 40, settings.mixed), round(settings.mask_rate * tokens))
     network = pretraining_network(config).train()
-    network.encoder.narrow_stream(narrow)
+    network.encoder.narrow_stream(bool(settings.half_residual))
     shapes = {tuple(weight.shape) for weight in network.parameters() if weight.dim() == 2}
     shapes |= {shape[::-1] for shape in shapes}
     addresses = {weight.untyped_storage().data_ptr() for weight in network.parameters()}
@@ -47,72 +49,80 @@ def saved_bytes(config: EncoderConfig, batch: Batch, precision: Precision, narro
             alive.append(tensor)
         return tensor
 
+    objective = Pretraining(batch.longest)
     with (
         torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
-        torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"),
+        torch.autocast("cpu", dtype=torch.bfloat16, enabled=settings.is_half),
     ):
-        pretraining_loss(network, batch)
+        objective.parts(network, objective.tensors(batch, torch.device("cpu")))
     return sum(sizes.values())
 
 
-def work_of(lengths: list[int], precision: Precision, narrow: bool = False) -> Work:
-    return Work(
-        purpose="pretrain",
-        kind="cpu",
-        tokens=sum(lengths),
-        sequences=len(lengths),
-        longest=max(lengths),
-        precision=precision,
-        narrow=narrow,
-    )
+def config_of(name: str, changes: list[str], layers: int) -> EncoderConfig:
+    size = ["embedding_width=32"] if name.startswith("albert") else []
+    return preset_config(name, [*SMALL, *size, *changes, f"num_layers={layers}"])
 
 
 @pytest.mark.parametrize("name", ["albert-base", "bert-base"])
-def test_account_of_a_narrow_stream(name: str) -> None:
-    size = ["embedding_width=32"] if name.startswith("albert") else []
-    words = [*SMALL, *size, "attention_dropout=0.0"]
-    shallow, deep = (preset_config(name, [*words, f"num_layers={n}"]) for n in (2, 3))
-    batch = made_up_batch(shallow, LENGTHS, "cpu")
-    less, more = (saved_bytes(config, batch, "bf16", narrow=True) for config in (shallow, deep))
-    assert layer_activations(deep, work_of(LENGTHS, "bf16", narrow=True)).kept == pytest.approx(more - less, rel=0.01)
+def test_count_of_a_half_precision_residual_stream(name: str) -> None:
+    config = config_of(name, ["attention_dropout=0.0"], 3)
+    settings = settings_for("bf16", half_residual=True)
+    scores = 4 * round(0.15 * 400) * config.vocab_size
+    counted = record_step(config, settings).kept_bytes(400) + scores
+    assert counted == pytest.approx(saved_bytes(config, 400, settings), rel=0.01)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize(
     "name,changes", VARIANTS, ids=lambda value: "-".join(value) if isinstance(value, list) else value
 )
-def test_account_is_what_autograd_keeps(name: str, changes: list[str], precision: Precision) -> None:
-    size = ["embedding_width=32"] if name.startswith("albert") else []
-    shallow, deep = (preset_config(name, [*SMALL, *size, *changes, f"num_layers={n}"]) for n in (2, 3))
-    # Attention with dropout pads in groups of about one length, so the account is exact for one length only.
-    grouped = deep.positions == "absolute" and deep.attention_dropout > 0
-    lengths = [40] * 6 if grouped else LENGTHS
-    batch, work = made_up_batch(shallow, lengths, "cpu"), work_of(lengths, precision)
-    kept = {config.num_layers: saved_bytes(config, batch, precision) for config in (shallow, deep)}
-    layer = layer_activations(deep, work).kept
-    assert layer == pytest.approx(kept[3] - kept[2], rel=0.01)
-    rest = embedding_activations(deep, work) + head_activations(deep, work) + vocabulary_scores(deep, work)
-    assert 3 * layer + rest == pytest.approx(kept[3], rel=0.02)
+def test_count_is_what_autograd_keeps(name: str, changes: list[str], precision: Precision) -> None:
+    settings, tokens = settings_for(precision), 240
+    shallow, deep = (config_of(name, changes, layers) for layers in (2, 3))
+    kept = {config.num_layers: saved_bytes(config, tokens, settings) for config in (shallow, deep)}
+    counted = {config.num_layers: record_step(config, settings).kept_bytes(tokens) for config in (shallow, deep)}
+    assert counted[3] - counted[2] == pytest.approx(kept[3] - kept[2], rel=0.01)
+    scores = 4 * round(0.15 * tokens) * deep.vocab_size  # the logarithms of the softmax
+    assert counted[3] + scores == pytest.approx(kept[3], rel=0.02)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_account_is_a_bound_where_dropout_meets_mixed_lengths(precision: Precision) -> None:
-    shallow, deep = (preset_config("bert-base", [*SMALL, f"num_layers={n}"]) for n in (2, 3))
-    batch = made_up_batch(shallow, LENGTHS, "cpu")
-    kept = saved_bytes(deep, batch, precision) - saved_bytes(shallow, batch, precision)
-    assert kept <= layer_activations(deep, work_of(LENGTHS, precision)).kept <= 1.1 * kept
+def test_count_is_what_autograd_keeps_of_mixed_lengths(precision: Precision) -> None:
+    config, settings = config_of("albert-base", ["attention_dropout=0.0"], 3), settings_for(precision, mixed=True)
+    scores = 4 * round(0.15 * 360) * config.vocab_size
+    counted = record_step(config, settings).kept_bytes(360) + scores
+    assert counted == pytest.approx(saved_bytes(config, 360, settings), rel=0.02)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_count_is_a_bound_where_dropout_meets_mixed_lengths(precision: Precision) -> None:
+    """Attention with dropout pads in groups of about one length; plan pads all of them together."""
+    settings = settings_for(precision, mixed=True)
+    shallow, deep = (config_of("bert-base", [], layers) for layers in (2, 3))
+    kept = saved_bytes(deep, 720, settings) - saved_bytes(shallow, 720, settings)
+    counted = record_step(deep, settings).kept_bytes(720) - record_step(shallow, settings).kept_bytes(720)
+    assert kept <= counted <= 1.5 * kept
 
 
 def test_sharing_saves_no_activations() -> None:
-    work = Work(purpose="pretrain", kind="cuda", tokens=4096, sequences=8, longest=512, precision="bf16")
-    shared, written_out = (preset_config("albert-base", [f"share={share}"]) for share in ("all", "none"))
-    assert layer_activations(shared, work) == layer_activations(written_out, work)
+    settings = StepSettings(kind="cuda", length=512, precision="bf16")
+    shared, written_out = (
+        preset_config("albert-base", ["num_layers=3", f"share={share}"]) for share in ("all", "none")
+    )
+    kept = [record_step(config, settings).kept_bytes(4096) for config in (shared, written_out)]
+    assert kept[0] == pytest.approx(kept[1], rel=1e-6)
 
 
 def test_fused_attention_keeps_nothing_quadratic() -> None:
-    config = preset_config("albert-base-v2")
-    short, long = (
-        Work(purpose="pretrain", kind="cuda", tokens=8192, sequences=8192 // n, longest=n, precision="bf16")
-        for n in (64, 512)
-    )
-    assert layer_activations(config, short) == layer_activations(config, long)
+    config = preset_config("albert-base-v2", ["num_layers=3"])
+    kept = [
+        record_step(config, StepSettings(kind="cuda", length=length, precision="bf16")).kept_bytes(8192)
+        for length in (64, 512)
+    ]
+    assert kept[0] == pytest.approx(kept[1], rel=0.01)  # the pooler's output is one token of a sequence
+
+
+def test_counting_draws_no_random_numbers() -> None:
+    state = torch.get_rng_state()
+    record_step(preset_config("albert-tiny"), StepSettings(kind="cpu", length=24, precision="fp32"))
+    assert torch.equal(state, torch.get_rng_state())

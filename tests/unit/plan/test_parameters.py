@@ -3,7 +3,7 @@
 import pytest
 
 from litebert.nn.config import preset_config
-from litebert.plan.parameters import count_parameters
+from litebert.plan.count import count_parameters
 
 
 @pytest.mark.parametrize(

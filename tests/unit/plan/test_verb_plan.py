@@ -36,6 +36,7 @@ def test_json_has_what_scripts_need() -> None:
     assert sum(v for k, v in base["memory_by_part"].items() if k != "at") == pytest.approx(base["memory_bytes"], abs=9)
     assert base["budget"]["tokens"] == pytest.approx(7200 * base["tokens_per_second"], rel=1e-6)
     assert base["budget"]["steps"] == base["budget"]["tokens"] // base["tokens"]
+    assert base["budget"]["epochs"] is None
     assert base["paper_run_seconds"] == pytest.approx(125_000 * 4096 * 512 / base["tokens_per_second"])
     assert bert["memory_bytes"] > base["memory_bytes"]  # the optimiser's state is not shared
 
@@ -103,8 +104,8 @@ def test_speed_is_near_what_was_measured_on_an_h200(name: str, tokens: int, meas
     assert found["tokens_per_second"] == pytest.approx(measured, rel=0.15)
 
 
-def test_here_measures_the_machine() -> None:
-    (found,) = plans("albert-tiny", "--device", "here", "--for", "infer")
+def test_auto_measures_the_machine() -> None:
+    (found,) = plans("albert-tiny", "--device", "auto", "--for", "infer")
     (rate,) = found["device"]["flops"].values()
     assert 1e9 < rate < 5e15
     assert "measured" in found["device"]["figures"]
@@ -142,15 +143,15 @@ def test_table_names_models_and_answers() -> None:
         (["albert-base", "embeding_width=64"], "embedding_width"),
         (["num_layers=6"], "Name one"),
         (["albert-base", "--device", "h20"], "h200"),
-        (["albert-base", "--device", "t4", "--precision", "bf16"], "--precision fp16"),
+        (["albert-base", "--device", "t4", "--precision", "bf16"], "precision fp16"),
         (["albert-base", "--precision", "fp8"], "fp16"),
         (["albert-base", "--for", "train"], "pretrain"),
         (["albert-base", "--optimiser", "adam"], "adamw"),
         (["albert-base", "--budget", "2x"], "2x"),
         (["albert-base", "--device", "h200", "--tokens", "100"], "less than one sequence"),
-        (["albert-base", "--device", "h200", "--tokens", "-1"], "--tokens"),
+        (["albert-base", "--device", "h200", "--tokens", "-1"], "tokens is -1"),
         (["albert-base", "--device", "h200", "--length", "600"], "512 positions"),
-        (["albert-base", "--device", "h200", "--measure"], "--device here"),
+        (["albert-base", "--device", "h200", "--measure"], "device auto"),
         (["albert-base", "--measure", "--for", "infer"], "pretraining"),
     ],
 )

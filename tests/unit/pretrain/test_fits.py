@@ -1,14 +1,14 @@
 """A run that cannot fit is refused before it begins, with the largest micro-batch that does."""
 
 import re
-from dataclasses import replace
 
 import pytest
 import torch
 
 from litebert.errors import InputError
 from litebert.nn.config import preset_config
-from litebert.plan.work import Scores
+from litebert.plan.count import record_step
+from litebert.plan.step import StepSettings
 from litebert.pretrain import fits
 from litebert.pretrain.recipe import Recipe
 from litebert.train.optimiser_settings import OptimiserSettings
@@ -47,16 +47,18 @@ def test_a_batch_too_large_is_refused_and_the_one_named_fits(monkeypatch):
     assert "--checkpointing" in str(error.value)
 
 
-@pytest.mark.parametrize("more", [Scores(elastic=True), Scores(share=0.3), Scores(share=0.3, elastic=True)])
+@pytest.mark.parametrize(
+    "more", [{"elastic": True}, {"mask_rate": 0.3}, {"mask_rate": 0.3, "elastic": True}], ids=["depth", "masks", "both"]
+)
 def test_what_else_the_vocabulary_is_scored_for_counts(more):
     """A second depth and more masks leave room for fewer tokens; scores in chunks for more again."""
 
-    def largest(scores: Scores) -> int:
-        device = torch.device("cpu")
-        return fits.predicted("it", CONFIG, settings(65_536), 128, device, 3.0 * GIB, scores).largest_tokens
+    def largest(**changes) -> int:
+        step = StepSettings(kind="cpu", length=128, precision="fp32", **changes)
+        return record_step(CONFIG, step).largest_tokens(3.0 * GIB)
 
-    assert largest(more) < 0.8 * largest(Scores())
-    assert largest(replace(more, chunk=256)) > 1.2 * largest(Scores())
+    assert largest(**more, logit_chunk=0) < 0.8 * largest(logit_chunk=0)
+    assert largest(**more, logit_chunk=256) > 1.2 * largest(logit_chunk=0)
 
 
 def test_the_run_tells_what_it_scores(monkeypatch):

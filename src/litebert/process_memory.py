@@ -8,7 +8,7 @@ _MMAP_THRESHOLD = -3  # the number that glibc's malloc.h gives M_MMAP_THRESHOLD
 _LARGE = 1 << 20
 
 
-def resident_peak() -> int:
+def peak_resident_bytes() -> int:
     """The most memory this process ever had in use, in bytes.
 
     Linux tells it of the program itself; what ``getrusage`` tells there includes the parent that started it.
