@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from litebert.corpus.batch_settings import BatchSettings
-from litebert.corpus.draws import make_key, open_stream
+from litebert.corpus.counter_rng import make_key, open_stream
 from litebert.corpus.masking import LONGEST_NGRAM
 from litebert.corpus.rows import Batch, write_inputs, write_masks, write_padding
+from litebert.corpus.settings import BatchSettings
 from litebert.corpus.slices import Integers, Windows, read_slices
 from litebert.corpus.store import Store
 from litebert.corpus.windows import MASKS, Planner, TooLittleTextError, Window, row_sizes

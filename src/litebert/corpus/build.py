@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
+from litebert.corpus.documents import Batch, Reader, Selection
 from litebert.corpus.filling import SplitWriter
-from litebert.corpus.ordered import OrderedPool
-from litebert.corpus.selection import Batch, Reader, Selection
 from litebert.corpus.sentences import Languages, sentence_splitter
-from litebert.corpus.shards import PART
 from litebert.corpus.store import FORMAT, SPLITS, STORE_FILE, TOKENIZER_FOLDER, Manifest, Origin, ShardEntry, Store
+from litebert.corpus.store_writer import PART
 from litebert.corpus.tokenise import RawDocument, Tokenised, Tools, special_ids, start_worker, tokenise
 from litebert.corpus.word_starts import word_features
+from litebert.corpus.worker_pool import OrderedPool
 from litebert.errors import InputError
 from litebert.runs import DISK_FULL, sync_folder
 from litebert.text.normalise import Rules, check_rules

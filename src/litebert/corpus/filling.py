@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from litebert.corpus.selection import Batch
-from litebert.corpus.shards import ShardWriter
+from litebert.corpus.documents import Batch
 from litebert.corpus.store import ShardEntry
+from litebert.corpus.store_writer import ShardWriter
 from litebert.corpus.tokenise import Tokenised
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from litebert.corpus.batches import Batches
-from litebert.corpus.draws import below, make_key, mix, open_stream
+from litebert.corpus.counter_rng import below, make_key, mix, open_stream
 from litebert.corpus.pairs import DOCUMENT, LABEL, OTHER, SECOND_SIZE, SECOND_START, SIZE, START
 from litebert.corpus.slices import Integers
 from litebert.corpus.windows import TooLittleTextError, Window

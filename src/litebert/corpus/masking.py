@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numba
 
-from litebert.corpus.draws import below, uniform
+from litebert.corpus.counter_rng import below, uniform
 
 Masking = Literal["ngram", "whole-word", "plain"]
 MASKINGS: tuple[Masking, ...] = ("ngram", "whole-word", "plain")

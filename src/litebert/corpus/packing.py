@@ -10,7 +10,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from litebert.corpus.draws import shuffled
+from litebert.corpus.counter_rng import shuffled
 
 
 @numba.njit(cache=True, nogil=True)

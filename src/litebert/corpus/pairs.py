@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numba
 import numpy as np
 
-from litebert.corpus.draws import below, open_stream, uniform
+from litebert.corpus.counter_rng import below, open_stream, uniform
 
 Order = Literal["sop", "nsp", "none"]
 NONE, SOP, NSP = range(3)

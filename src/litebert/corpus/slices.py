@@ -16,7 +16,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from litebert.corpus.draws import make_key, open_stream, shuffled
+from litebert.corpus.counter_rng import make_key, open_stream, shuffled
 from litebert.corpus.store import Shard, array_path
 from litebert.errors import InputError
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from litebert.corpus.batch_settings import BatchSettings
-from litebert.corpus.draws import make_key, open_stream
+from litebert.corpus.counter_rng import make_key, open_stream
 from litebert.corpus.packing import pack
 from litebert.corpus.pairs import (
     COLUMNS,
@@ -21,6 +20,7 @@ from litebert.corpus.pairs import (
     exchange_seconds,
     most_inputs,
 )
+from litebert.corpus.settings import BatchSettings
 from litebert.corpus.slices import (
     END_SENTENCE,
     FIRST_DOCUMENT,

@@ -66,10 +66,10 @@ def test_special_tokens_in_a_text_are_not_real(tokenizer_folder: Path, tmp_path:
 
 
 def test_workers_change_nothing(corpus: Path, tokenizer_folder: Path, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("litebert.corpus.selection.BATCH", 1000)
+    monkeypatch.setattr("litebert.corpus.documents.BATCH", 1000)
     one, two = tmp_path / "one", tmp_path / "two"
     build_store([str(corpus)], tokenizer_folder, one, SMALL, workers=1)
-    monkeypatch.setattr("litebert.corpus.selection.BATCH", 3333)
+    monkeypatch.setattr("litebert.corpus.documents.BATCH", 3333)
     build_store([str(corpus)], tokenizer_folder, two, SMALL, workers=3)
     assert contents(one) == contents(two)
 

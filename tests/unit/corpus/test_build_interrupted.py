@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from toy_corpus import SMALL, contents, document
 
-from litebert.corpus import shards
+from litebert.corpus import store_writer
 from litebert.corpus.build import BuildSettings, build_store
 from litebert.corpus.store import Store
 from litebert.errors import InputError
@@ -34,19 +34,19 @@ def interrupt_at(moment: int, monkeypatch, name: str, owner: object) -> Callable
     return lambda: calls
 
 
-@pytest.mark.parametrize(("owner", "name"), [(os, "fsync"), (Path, "replace"), (shards.ShardWriter, "add")])
+@pytest.mark.parametrize(("owner", "name"), [(os, "fsync"), (Path, "replace"), (store_writer.ShardWriter, "add")])
 def test_killed_at_every_step(corpus, tokenizer_folder, tmp_path, monkeypatch, owner, name) -> None:
     """A build stopped at each of its steps in turn, and gone on with, ends with the same bytes."""
     corpus.write_text("\n\n".join(map(document, range(40))))
     settings = BuildSettings(shard_tokens=700, held_out=0.1)
-    monkeypatch.setattr("litebert.corpus.selection.BATCH", 1000)
+    monkeypatch.setattr("litebert.corpus.documents.BATCH", 1000)
     whole = tmp_path / "whole"
     build_store([str(corpus)], tokenizer_folder, whole, settings, workers=1)
     expected = contents(whole)
     for moment in range(1, 1000):
         folder = tmp_path / f"killed{moment}"
         with monkeypatch.context() as patch:
-            patch.setattr(shards.ShardWriter, "discard", lambda self: None)  # a killed process tidies nothing
+            patch.setattr(store_writer.ShardWriter, "discard", lambda self: None)  # a killed process tidies nothing
             patch.setattr(Path, "unlink", lambda self, missing_ok=False: None)
             interrupt_at(moment, patch, name, owner)
             try:
@@ -70,9 +70,9 @@ def test_killed_at_every_step(corpus, tokenizer_folder, tmp_path, monkeypatch, o
 
 def killed_at_shard(number: int, corpus: Path, tokenizer_folder: Path, folder: Path, monkeypatch) -> None:
     """A build that does not live to finish this shard."""
-    monkeypatch.setattr("litebert.corpus.selection.BATCH", 1000)
+    monkeypatch.setattr("litebert.corpus.documents.BATCH", 1000)
     with monkeypatch.context() as patch:
-        interrupt_at(number, patch, "close", shards.ShardWriter)
+        interrupt_at(number, patch, "close", store_writer.ShardWriter)
         with pytest.raises(Killed):
             build_store([str(corpus)], tokenizer_folder, folder, SMALL, workers=1)
 
@@ -103,10 +103,10 @@ def test_changed_corpus_is_noticed(corpus, tokenizer_folder, tmp_path, monkeypat
 
 def test_full_disk(corpus, tokenizer_folder, tmp_path, monkeypatch) -> None:
     """What is listed stays valid, nothing else is left, and with room the build goes on to the same bytes."""
-    monkeypatch.setattr("litebert.corpus.selection.BATCH", 1000)
+    monkeypatch.setattr("litebert.corpus.documents.BATCH", 1000)
     build_store([str(corpus)], tokenizer_folder, tmp_path / "whole", SMALL, workers=1)
     folder = tmp_path / "store"
-    original, calls = shards.ShardWriter._append, 0
+    original, calls = store_writer.ShardWriter._append, 0
 
     def append(self, name, values) -> None:
         nonlocal calls
@@ -116,7 +116,7 @@ def test_full_disk(corpus, tokenizer_folder, tmp_path, monkeypatch) -> None:
         original(self, name, values)
 
     with monkeypatch.context() as patch:
-        patch.setattr(shards.ShardWriter, "_append", append)
+        patch.setattr(store_writer.ShardWriter, "_append", append)
         with pytest.raises(InputError, match=r"no room left to write .*; [1-9]\d* shards with [\d,]+ tokens are whole"):
             build_store([str(corpus)], tokenizer_folder, folder, SMALL, workers=1)
     partial = Store.open(folder, partial=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from litebert.corpus.batches import Batches, BatchSettings
-from litebert.corpus.draws import open_stream
+from litebert.corpus.counter_rng import open_stream
 from litebert.corpus.masking import draw_words, mean_overpay
 from litebert.corpus.rows import write_masks
 

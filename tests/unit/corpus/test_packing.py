@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.corpus.draws import open_stream
+from litebert.corpus.counter_rng import open_stream
 from litebert.corpus.packing import pack
 
 

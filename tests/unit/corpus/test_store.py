@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from litebert.corpus.shards import ShardWriter
 from litebert.corpus.store import FORMAT, Manifest, Origin, Store
+from litebert.corpus.store_writer import ShardWriter
 from litebert.errors import InputError
 
 SPECIAL = {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4}

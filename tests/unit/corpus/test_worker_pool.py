@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from litebert.corpus.ordered import OrderedPool
+from litebert.corpus.worker_pool import OrderedPool
 from litebert.errors import InputError
 
 WORK = """
