@@ -22,8 +22,7 @@ from litebert.bench.pretrain_report import Case, Report, Row
 from litebert.bench.theirs import Step, TheirPretraining, padded_chunks, their_model
 from litebert.bench.time_limit import TooLong, at_most
 from litebert.checkpoints.folder import model_config
-from litebert.corpus.batches import Batches
-from litebert.corpus.rows import Batch
+from litebert.corpus.batches import Batch, Batches
 from litebert.corpus.settings import BatchSettings
 from litebert.corpus.store import Store
 from litebert.errors import InputError, nearest

@@ -1,8 +1,8 @@
-"""Which documents of the raw text are to be tokenised: each once, in its split, and those not yet in the store.
+"""Which documents of the raw text a build tokenises: each distinct one, in its split, unless the store has it already.
 
-Nothing is remembered between runs but the shards: a build that goes on reads the raw text again from its beginning
-(hashing is some twenty times faster than tokenising) and so finds the same duplicates and the same splits, passes over
-what the listed shards hold, and notices where the text is not the one that they were made of.
+Only the shards are remembered between runs: a resumed build reads the raw text again from its beginning (hashing is
+some twenty times faster than tokenising), so it finds the same duplicates and splits, skips what the listed shards
+hold, and notices where the text has changed.
 """
 
 import hashlib
@@ -13,51 +13,40 @@ import numpy as np
 import numpy.typing as npt
 
 from litebert.corpus.sentences import Languages
+from litebert.corpus.settings import BuildSettings
 from litebert.corpus.store import SPLITS, ShardEntry
 from litebert.corpus.tokenise import RawDocument
 from litebert.errors import InputError
-from litebert.text.raw import Errors, documents
+from litebert.text.raw import documents
 
-BATCH = 1 << 15  # characters a task; small, so that workers end together and tasks under way take little memory
-
-
-@dataclass(frozen=True, kw_only=True)
-class Selection:
-    """What decides which documents are taken and where they go."""
-
-    sources: Sequence[str]
-    field: str
-    errors: Errors
-    languages: Languages
-    deduplicate: bool
-    held_out: float
-    seed: int
+BATCH = 1 << 15  # characters of a task; small, so that workers finish together and pending tasks need little memory
 
 
 @dataclass(slots=True)
-class Batch:
-    """Documents of one split that follow each other in it."""
+class DocumentBatch:
+    """Consecutive documents of one split."""
 
     split: str
-    first: int  # how many documents of the split come before
+    first: int  # documents of the split before these
     documents: list[RawDocument] = field(default_factory=list)
-    chain: list[str] = field(default_factory=list)  # after each document, which ones came so far
+    chain: list[str] = field(default_factory=list)  # after each document, a digest of all up to it
     characters: int = 0
 
 
 class Reader:
-    """Goes through the raw text once; its counters say how far it is."""
+    """Reads the raw text once; its counters say how far it is."""
 
-    def __init__(self, selection: Selection, listed: Sequence[ShardEntry]) -> None:
-        self._selection = selection
+    def __init__(self, sources: Sequence[str], settings: BuildSettings, listed: Sequence[ShardEntry]) -> None:
+        self._sources = sources
+        self._settings = settings
         self._content = hashlib.sha256()
-        self._seen = SeenDocuments() if selection.deduplicate else None
-        self._streams = {name: _Stream(name, [entry for entry in listed if entry.split == name]) for name in SPLITS}
+        self._seen = SeenDocuments() if settings.deduplicate else None
+        self._splits = {name: _Split(name, [entry for entry in listed if entry.split == name]) for name in SPLITS}
         self.documents_read = 0
         self.duplicates = 0
-        self.passed_over = 0  # already in the store
+        self.skipped = 0  # already in the store
         self.bytes_read = 0
-        self.place = ("", 0)  # the source being read and how many of its bytes are behind
+        self.place = ("", 0)  # the source being read and the bytes of it that were read
 
     @property
     def content(self) -> str:
@@ -66,30 +55,30 @@ class Reader:
 
     @property
     def distinct(self) -> int:
-        """Documents read so far, each counted once."""
-        return sum(stream.count for stream in self._streams.values())
+        """Distinct documents read so far."""
+        return sum(split.count for split in self._splits.values())
 
-    def batches(self) -> Iterator[Batch]:
-        """The documents that the store lacks, a batch at a time; within a split, in order."""
-        selection = self._selection
-        pending: dict[str, Batch] = {}
-        for document in documents(selection.sources, field=selection.field, errors=selection.errors):
-            stream = self._stream_of(document.text)
+    def batches(self) -> Iterator[DocumentBatch]:
+        """The documents that the store lacks; within a split, in order."""
+        languages = Languages(self._settings.languages)
+        pending: dict[str, DocumentBatch] = {}
+        for document in documents(self._sources, field=self._settings.field, errors=self._settings.errors):
+            split = self._split_of(document.text)
             self.place = (document.source, document.after.offset)
-            if stream is None:
+            if split is None:
                 continue
-            batch = pending.setdefault(stream.name, Batch(stream.name, stream.count - 1))
-            batch.documents.append(RawDocument(document.text, selection.languages.of(document.source)))
-            batch.chain.append(stream.chain.hex())
+            batch = pending.setdefault(split.name, DocumentBatch(split.name, split.count - 1))
+            batch.documents.append(RawDocument(document.text, languages.of(document.source)))
+            batch.chain.append(split.chain.hex())
             batch.characters += len(document.text)
             if batch.characters >= BATCH:
-                yield pending.pop(stream.name)
+                yield pending.pop(split.name)
         yield from pending.values()
-        for stream in self._streams.values():
-            stream.check_end()
+        for split in self._splits.values():
+            split.check_end()
 
-    def _stream_of(self, text: str) -> "_Stream | None":
-        """Where a document belongs, or None where it is a duplicate or in the store already."""
+    def _split_of(self, text: str) -> "_Split | None":
+        """The split of a document, or None where it is a duplicate or in the store already."""
         data = text.encode("utf-8", "surrogatepass")
         digest = hashlib.blake2b(data, digest_size=16).digest()
         self._content.update(digest)
@@ -98,15 +87,15 @@ class Reader:
         if self._seen is not None and not self._seen.add(int.from_bytes(digest[:8], "little")):
             self.duplicates += 1
             return None
-        stream = self._streams[split_of(digest, self._selection.held_out, self._selection.seed)]
-        if stream.take(digest):
-            return stream
-        self.passed_over += 1
+        split = self._splits[split_of(digest, self._settings.held_out, self._settings.seed)]
+        if split.take(digest):
+            return split
+        self.skipped += 1
         return None
 
 
-class _Stream:
-    """The documents of one split, of which the first ``handled`` are in the store."""
+class _Split:
+    """The documents of one split; the first ``handled`` are in the store."""
 
     def __init__(self, name: str, listed: Sequence[ShardEntry]) -> None:
         self.name = name
@@ -116,29 +105,29 @@ class _Stream:
         self.chain = b""
 
     def take(self, digest: bytes) -> bool:
-        """Count a document; True where it is still to be tokenised."""
+        """Count a document; True where it must be tokenised."""
         self.count += 1
         self.chain = hashlib.blake2b(self.chain + digest, digest_size=16).digest()
         if self.count == self._handled and self.chain.hex() != self._digest:
-            self._complain()
+            self._raise_changed()
         return self.count > self._handled
 
     def check_end(self) -> None:
-        """At the end of the text, everything that the store holds must have come by."""
+        """At the end of the text, everything that the store holds must have been read."""
         if self.count < self._handled:
-            self._complain()
+            self._raise_changed()
 
-    def _complain(self) -> None:
+    def _raise_changed(self) -> None:
         raise InputError(
-            f"the corpus is not the one that this build began with: the first {self._handled:,} documents of "
-            f"'{self.name}' differ from those in the store; give the same text again, or choose another folder"
+            f"the corpus has changed since this build began: the first {self._handled:,} documents of '{self.name}' "
+            "differ from those in the store; give the same text again, or choose another folder"
         )
 
 
 class SeenDocuments:
-    """Hashes of 8 bytes seen so far, in about 8 bytes each: sorted arrays, each larger than the next.
+    """A set of 8-byte hashes that needs about 8 bytes for each: sorted arrays, each larger than the next.
 
-    By chance, two different documents among ten million have the same hash once in 400,000 corpora.
+    Two different documents among ten million collide by chance in one of 400,000 corpora.
     """
 
     RECENT = 1 << 15
@@ -148,7 +137,7 @@ class SeenDocuments:
         self._sorted: list[npt.NDArray[np.uint64]] = []
 
     def add(self, key: int) -> bool:
-        """Remember ``key``; False where it was known."""
+        """Add ``key``; False where it was there already."""
         if key in self._recent:
             return False
         value = np.uint64(key)
@@ -158,11 +147,11 @@ class SeenDocuments:
                 return False
         self._recent.add(key)
         if len(self._recent) >= self.RECENT:
-            self._settle()
+            self._merge()
         return True
 
-    def _settle(self) -> None:
-        """Sort the recent ones in; arrays that are not larger are merged, so that there are few."""
+    def _merge(self) -> None:
+        """Turn the recent hashes into a sorted array, merged with arrays that are not larger, so that there are few."""
         new = np.sort(np.fromiter(self._recent, np.uint64, len(self._recent)))
         self._recent.clear()
         while self._sorted and len(self._sorted[-1]) <= len(new):
@@ -171,7 +160,7 @@ class SeenDocuments:
 
 
 def split_of(digest: bytes, held_out: float, seed: int) -> str:
-    """The split of a document, from its content and the seed alone: neither order nor company matter."""
+    """The split of a document, from its content and the seed alone: its place in the corpus does not matter."""
     drawn = hashlib.blake2b(digest, digest_size=8, key=str(seed).encode()).digest()
     train, other = SPLITS
     return other if int.from_bytes(drawn, "little") < held_out * 2.0**64 else train

@@ -21,8 +21,7 @@ import numpy.typing as npt
 from litebert.corpus.batches import Batches
 from litebert.corpus.counter_rng import below, make_key, mix, open_stream
 from litebert.corpus.pairs import DOCUMENT, LABEL, OTHER, SECOND_SIZE, SECOND_START, SIZE, START
-from litebert.corpus.slices import Integers
-from litebert.corpus.windows import TooLittleTextError, Window
+from litebert.corpus.windows import Integers, TooLittleTextError, Window
 
 BINS = 1 << 16  # hash values of a word
 GROUPS = 3  # words of x1, words of x2, words of both

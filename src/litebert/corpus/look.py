@@ -14,9 +14,8 @@ from litebert.corpus.batches import Batch, Batches, BatchSettings
 from litebert.corpus.leak import Leak, check_leak
 from litebert.corpus.masking import LONGEST_NGRAM
 from litebert.corpus.pairs import UNLABELLED
-from litebert.corpus.slices import opened
 from litebert.corpus.store import SPLITS, Split, Store
-from litebert.corpus.windows import TooLittleTextError
+from litebert.corpus.windows import TooLittleTextError, opened
 from litebert.errors import InputError
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.tokenizers import read_tokenizer

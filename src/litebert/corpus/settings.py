@@ -1,33 +1,58 @@
-"""The settings of batches, checked when they are made."""
+"""Settings of token stores and of batches, checked when they are made. Light to import: no numba, no torch."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
-from litebert.corpus.masking import MASKINGS, Masking
-from litebert.corpus.pairs import ORDER_CODES, Order
 from litebert.errors import InputError, nearest
+from litebert.text.normalise import Rules, check_rules
+from litebert.text.raw import Errors
+
+Order = Literal["sop", "nsp", "none"]
+Masking = Literal["ngram", "whole-word", "plain"]
+MASKINGS: tuple[Masking, ...] = get_args(Masking)
 
 WINDOW_TOKENS = 1 << 22
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildSettings:
+    """Everything that decides the bytes of a store, besides the text and the tokenizer."""
+
+    languages: tuple[str, ...] = ()
+    normalisation: Rules = "none"  # applied before the tokenizer's own, which a model also meets in use
+    field: str = "text"
+    errors: Errors = "strict"
+    deduplicate: bool = True
+    held_out: float = 0.01
+    seed: int = 0
+    shard_tokens: int = 1 << 23
+
+    def __post_init__(self) -> None:
+        check_rules(self.normalisation)
+        if not 0 <= self.held_out < 1:
+            raise InputError(f"held_out is {self.held_out:g} but must be from 0 to below 1 (or 0% to below 100%)")
+        if not 1 <= self.shard_tokens <= 1 << 31:
+            raise InputError(f"shard_tokens is {self.shard_tokens} but must be from 1 to {1 << 31}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchSettings:
     """How batches are made."""
 
-    length: int = 512  # the most tokens of an input
-    budget: int = 65_536  # the most tokens of a batch
+    length: int = 512  # maximum tokens of an input
+    budget: int = 65_536  # maximum tokens of a batch
     order: Order = "sop"
     masking: Masking = "ngram"
-    rate: float = 0.15  # the share of tokens to predict
-    edges: Literal["masking", "pairs"] = "masking"  # under sop, what the beginning and end of a document are for
+    rate: float = 0.15  # share of tokens to predict
+    edges: Literal["masking", "pairs"] = "masking"  # under sop, what the beginning and end of a document are used for
     seed: int = 0
     fixed: bool = False  # pad every array to one shape, for compiled training
-    max_sequences: int | None = None  # with fixed: the most sequences of a batch; found from the text when not given
+    max_sequences: int | None = None  # with fixed: maximum sequences of a batch; default: derived from the text
     window: int = WINDOW_TOKENS  # tokens of text that inputs are shuffled and packed within
 
     def __post_init__(self) -> None:
-        if self.order not in ORDER_CODES:
-            raise InputError(f"there is no order loss '{self.order}'{nearest(self.order, ORDER_CODES)}")
+        if self.order not in get_args(Order):
+            raise InputError(f"there is no order loss '{self.order}'{nearest(self.order, get_args(Order))}")
         if self.masking not in MASKINGS:
             raise InputError(f"there is no masking '{self.masking}'{nearest(self.masking, MASKINGS)}")
         if self.edges not in ("masking", "pairs"):
@@ -39,4 +64,4 @@ class BatchSettings:
         if not 0 < self.rate < 1:
             raise InputError(f"rate is {self.rate} but must lie between 0 and 1, such as 0.15")
         if self.window < 1:
-            raise InputError(f"window is {self.window} but must be a number of tokens")
+            raise InputError(f"window is {self.window} but must be 1 token or more")

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from litebert.corpus.batches import Batches
-from litebert.corpus.pairs import Order
-from litebert.corpus.settings import BatchSettings
+from litebert.corpus.settings import BatchSettings, Order
 from litebert.corpus.store import Store
 from litebert.errors import InputError
 from litebert.nn.network import Network

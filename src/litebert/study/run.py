@@ -15,8 +15,7 @@ import torch
 
 from litebert.checkpoints.training import saved_states
 from litebert.claims import CLAIMED, Claim, others_at_work, seen_at_work
-from litebert.corpus.frequencies import unigram_entropy
-from litebert.corpus.store import Store
+from litebert.corpus.store import Store, unigram_entropy
 from litebert.durations import format_duration, parse_duration
 from litebert.errors import InputError
 from litebert.nn.families import preset_config

@@ -13,7 +13,7 @@ from litebert.corpus.sentences import sentence_splitter, split_document
 from litebert.text.tokenizers import read_tokenizer
 
 
-def test_text_comes_back(corpus: Path, tokenizer_folder: Path, tmp_path: Path) -> None:
+def test_text_can_be_decoded_from_the_store(corpus: Path, tokenizer_folder: Path, tmp_path: Path) -> None:
     store = build_store([str(corpus)], tokenizer_folder, tmp_path / "store", SMALL, workers=1)
     tokenizer = read_tokenizer(store.tokenizer_folder)
     expected, segment = {}, sentence_splitter()
@@ -55,7 +55,7 @@ def test_counts(corpus: Path, tokenizer_folder: Path, tmp_path: Path) -> None:
     assert kept.split("train").num_documents == 4
 
 
-def test_special_tokens_in_a_text_are_not_real(tokenizer_folder: Path, tmp_path: Path) -> None:
+def test_special_tokens_in_a_text_become_unknown(tokenizer_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("The [MASK] cat [SEP] sat. [CLS] [PAD] on")
     store = build_store(
         [str(tmp_path / "a.txt")], tokenizer_folder, tmp_path / "s", BuildSettings(held_out=0), workers=1

@@ -50,7 +50,7 @@ def test_fill_is_nearly_complete(budget):
     assert np.mean(fill) > 0.995
 
 
-def test_all_of_one_size_cannot_be_filled_and_is_not_overfilled():
+def test_inputs_of_one_size_leave_a_gap():
     batches = packed([100] * 50, 256, 128)
     assert [len(batch) for batch in batches] == [2] * 25
 
