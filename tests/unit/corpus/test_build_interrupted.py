@@ -117,7 +117,8 @@ def test_full_disk(corpus, tokenizer_folder, tmp_path, monkeypatch) -> None:
 
     with monkeypatch.context() as patch:
         patch.setattr(store_writer.ShardWriter, "_append", append)
-        with pytest.raises(InputError, match=r"no room left to write .*; [1-9]\d* shards with [\d,]+ tokens are complete"):
+        message = r"no room left to write .*; [1-9]\d* shards with [\d,]+ tokens are complete"
+        with pytest.raises(InputError, match=message):
             build_store([str(corpus)], tokenizer_folder, folder, SMALL, workers=1)
     partial = Store.open(folder, partial=True)
     partial.verify()
