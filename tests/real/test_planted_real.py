@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from litebert.analyse.change import contribution
+from litebert.analyse.layer_statistics import contribution
 from litebert.checkpoints.folder import save_model
 from litebert.shrink.dev_inputs import packed
 from litebert.tasks.encoding import encode

@@ -7,8 +7,8 @@ from itertools import chain
 import torch
 from torch import Tensor, nn
 
-from litebert.analyse.change import Mean, cls_states
 from litebert.analyse.inputs import Inputs
+from litebert.analyse.layer_statistics import Mean, cls_states
 from litebert.errors import InputError
 from litebert.nn.encoder import Encoder
 

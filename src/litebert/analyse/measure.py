@@ -7,8 +7,8 @@ import torch
 
 from litebert.analyse.against import Against, Comparison
 from litebert.analyse.attention import entropies, widest
-from litebert.analyse.change import Mean, angles, cls_states, cosines, distances
 from litebert.analyse.inputs import Inputs
+from litebert.analyse.layer_statistics import Mean, angles, cls_states, cosines, distances
 from litebert.analyse.similarity import Similarity
 from litebert.errors import InputError
 from litebert.nn.encoder import Encoder

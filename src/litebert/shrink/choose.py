@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from litebert.analyse.change import contribution
 from litebert.analyse.inputs import batches, counted, first_tokens, text_lines, tokenizer_for
+from litebert.analyse.layer_statistics import contribution
 from litebert.checkpoints.folder import Loaded
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig

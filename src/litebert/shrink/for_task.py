@@ -14,8 +14,8 @@ from litebert.durations import format_duration
 from litebert.runs import MODEL_FOLDER, RunLock, update_run
 from litebert.shrink.costs import inference_seconds, with_head
 from litebert.shrink.drop import count_parameters, kept_plan, sharing
+from litebert.shrink.search import Found, Progress, Search
 from litebert.shrink.strategies import Layers, Strategy, kept_of, ranges
-from litebert.shrink.tolerance import Found, Progress, Search
 from litebert.shrink.trials import Trials
 from litebert.shrink.tuning import (
     TRIALS_FILE,

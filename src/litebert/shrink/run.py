@@ -10,7 +10,7 @@ from litebert.errors import InputError
 from litebert.runs import parent_of
 from litebert.shrink.choose import Asked, Say, choose
 from litebert.shrink.drop import drop_layers
-from litebert.shrink.report import Report, make_report
+from litebert.shrink.model import Report, make_report
 from litebert.tasks.predicting import TASK_FILE
 from litebert.train.device import usable_device
 

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 
 import torch
 
-from litebert.analyse.change import contribution
+from litebert.analyse.layer_statistics import contribution
 from litebert.checkpoints.folder import Loaded, load_model, save_model
 from litebert.claims import CLAIMED, Claim
 from litebert.distill.run import with_teacher

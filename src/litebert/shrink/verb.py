@@ -153,7 +153,7 @@ def _one(drop: str) -> int:
 
 def _drop(model: str, asked: "Asked", output: Path | None, overwrite: bool, as_json: bool) -> None:
     """Drop what was asked for and say so."""
-    from litebert.shrink.report import sentences
+    from litebert.shrink.model import sentences
     from litebert.shrink.run import shrink_model
     from litebert.terminal import progress
 

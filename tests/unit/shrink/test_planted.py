@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from litebert.analyse.change import contribution
+from litebert.analyse.layer_statistics import contribution
 from litebert.checkpoints.folder import load_model, save_model
 from litebert.nn.families import family_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig

@@ -9,13 +9,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.analyse.change import contribution
 from litebert.analyse.inputs import batches, text_lines
+from litebert.analyse.layer_statistics import contribution
 from litebert.checkpoints.folder import load_model
 from litebert.errors import InputError
 from litebert.shrink.drop import drop_layers
+from litebert.shrink.search import Search
 from litebert.shrink.strategies import FIXED, drop_similar, kept_of
-from litebert.shrink.tolerance import Search
 from litebert.shrink.trials import Trials
 
 
