@@ -40,10 +40,9 @@ def layers(
     for path in (html, png):
         if path is not None and not path.parent.is_dir():
             raise InputError(f"{path.parent} is not a folder, so {path.name} cannot be written there")
-    from litebert.analyse.run import Asked, analyse
-    from litebert.terminal import progress
+    from litebert.analyse.measure import LayersRequest, analyse
 
-    asked = Asked(
+    request = LayersRequest(
         models=tuple(models),
         text=tuple(text),
         against=against,
@@ -53,8 +52,7 @@ def layers(
         tokenizer=tokenizer,
         device=device,
     )
-    with progress() as say:
-        found = analyse(asked, say, lambda note: typer.echo(f"note: {note}", err=True))
+    found = analyse(request)
     _write(found, html, png)
     if as_json:
         import dataclasses
@@ -79,8 +77,8 @@ def layers(
 def _write(found: "list[ModelFigures]", html: Path | None, png: Path | None) -> None:
     if html is None and png is None:
         return
+    from litebert.analyse.measure import short_names
     from litebert.analyse.page import make_page, write_picture
-    from litebert.analyse.run import short_names
     from litebert.runs import write_atomically
 
     labels = short_names([one.model for one in found])

@@ -13,20 +13,21 @@ from litebert.claims import CLAIMED, others_at_work, seen_at_work
 from litebert.durations import format_duration
 from litebert.runs import update_run
 from litebert.shrink.comparison import Cell, Comparison, Cost, TaskTable
-from litebert.shrink.costs import inference_seconds, with_head
 from litebert.shrink.drop import count_parameters, kept_plan, sharing
 from litebert.shrink.strategies import FIXED, Layers, Strategy, check_count, kept_of
 from litebert.shrink.trials import Trials
 from litebert.shrink.tuning import (
     TRIALS_FILE,
     TRIALS_FOLDER,
+    DropSchedule,
     Tuning,
-    Way,
     check_metric,
     comparable,
+    inference_seconds,
     keeping_rules,
     note_runs,
     wait,
+    with_head,
 )
 from litebert.tasks.examples import TaskData
 from litebert.tasks.finetuning import FinetuneSettings, Prepared, check_folder, prepare
@@ -43,7 +44,7 @@ class Grid:
     drops: tuple[int, ...]
     strategies: tuple[Strategy, ...]
     seeds: tuple[int, ...]
-    way: Way
+    way: DropSchedule
 
 
 def compare(

@@ -104,7 +104,7 @@ def _student(
             raise InputError("--strategy chooses among the teacher's layers: it goes with --drop, not with a student")
         return load_student(student, fields, teacher, seed)
     from litebert.checkpoints.folder import Loaded
-    from litebert.shrink.choose import Asked, choose
+    from litebert.shrink.choose import DropRequest, choose
     from litebert.shrink.drop import drop_layers
     from litebert.shrink.strategies import NEEDS_TEXT
 
@@ -113,8 +113,8 @@ def _student(
     if strategy in NEEDS_TEXT:
         raise InputError(f"--strategy {strategy} goes by a text: use `litebert shrink`, and name its folder as student")
     whole = Loaded(teacher.network, teacher.tokenizer)
-    asked = Asked(keep=keep, drop=drop, strategy=strategy)
-    choice = choose(asked, teacher.network.config.encoder, lambda: whole, lambda _: None)
+    request = DropRequest(keep=keep, drop=drop, strategy=strategy)
+    choice = choose(request, teacher.network.config.encoder, lambda: whole)
     return Loaded(drop_layers(teacher.network, choice.kept), teacher.tokenizer)
 
 

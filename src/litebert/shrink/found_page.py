@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from litebert.analyse.page import plot_part, table_part, whole_page
 from litebert.analyse.panels import COLOURS, MARKERS, Panel
-from litebert.shrink.for_task import Standing, TaskReport
+from litebert.shrink.search import Standing, TaskReport
 from litebert.shrink.strategies import ranges
 
 GREY = "#b8bec7"

@@ -11,9 +11,9 @@ from litebert.errors import InputError
 
 if TYPE_CHECKING:
     from litebert.shrink.comparison import Comparison
-    from litebert.shrink.for_task import TaskReport
+    from litebert.shrink.search import TaskReport
     from litebert.shrink.strategies import Strategy
-    from litebert.shrink.tuning import Way
+    from litebert.shrink.tuning import DropSchedule
     from litebert.tasks.examples import TaskData
     from litebert.tasks.finetuning import FinetuneSettings
 
@@ -39,12 +39,12 @@ class TaskAsked:
     resume: bool
     device: str
 
-    def way(self) -> "Way":
-        """When layers go, and how what is left recovers."""
+    def schedule(self) -> "DropSchedule":
+        """When layers are dropped, and how the rest recovers."""
         from litebert.distill.settings import DistillSettings
-        from litebert.shrink.tuning import Way, parse_when
+        from litebert.shrink.tuning import DropSchedule, parse_when
 
-        return Way(when=parse_when(self.when), recover=DistillSettings() if self.recover else None)
+        return DropSchedule(when=parse_when(self.when), recover=DistillSettings() if self.recover else None)
 
     def strategies(self, usual: "tuple[Strategy, ...]") -> "tuple[Strategy, ...]":
         from litebert.shrink.strategies import parse_strategy
@@ -85,10 +85,10 @@ def search(asked: TaskAsked, tolerance: str, as_json: bool) -> None:
 
     allowed = parse_share(tolerance, "--tolerance")
     asked.check()
-    from litebert.shrink.for_task import shrink_for_task
+    from litebert.shrink.search import shrink_for_task
     from litebert.shrink.tuning import USUAL
 
-    strategies, way = asked.strategies(USUAL), asked.way()
+    strategies, schedule = asked.strategies(USUAL), asked.schedule()
     data = asked.read(asked.task)
     report = shrink_for_task(
         asked.settings(data),
@@ -96,8 +96,7 @@ def search(asked: TaskAsked, tolerance: str, as_json: bool) -> None:
         tolerance=allowed,
         seeds=range(asked.seeds),
         strategies=strategies,
-        way=way,
-        say=_say,
+        schedule=schedule,
     )
     from litebert.runs import write_atomically
     from litebert.shrink.found_page import make_page
@@ -113,7 +112,8 @@ def compare_strategies(asked: TaskAsked, drop: str, as_json: bool) -> None:
     from litebert.shrink.compare import COMPARED, Grid, compare
     from litebert.shrink.compare_page import make_page
 
-    grid = Grid(drops=drops, strategies=asked.strategies(COMPARED), seeds=tuple(range(asked.seeds)), way=asked.way())
+    strategies, seeds = asked.strategies(COMPARED), tuple(range(asked.seeds))
+    grid = Grid(drops=drops, strategies=strategies, seeds=seeds, way=asked.schedule())
     from dataclasses import replace
 
     names: list[str | None] = [name for name in asked.task.split(",") if name] if asked.task else [None]

@@ -9,7 +9,7 @@ from litebert.errors import InputError
 from litebert.shrink.task_verbs import TaskAsked, compare_strategies, search
 
 if TYPE_CHECKING:
-    from litebert.shrink.choose import Asked
+    from litebert.shrink.choose import DropRequest
 
 
 Overrides = Annotated[
@@ -129,9 +129,9 @@ def _by_number(
         raise InputError("say where the smaller model goes with -o FOLDER, or only look with --dry-run")
     if texts is not None and texts < 1:
         raise InputError(f"--texts is {texts} but must be 1 or more")
-    from litebert.shrink.choose import Asked, check_asked
+    from litebert.shrink.choose import DropRequest, check_request
 
-    asked = Asked(
+    request = DropRequest(
         keep=keep,
         drop=None if drop is None else _one(drop),
         strategy=strategy,
@@ -140,8 +140,8 @@ def _by_number(
         tokenizer=tokenizer,
         device=device,
     )
-    check_asked(asked)
-    _drop(model, asked, output, overwrite, as_json)
+    check_request(request)
+    _drop(model, request, output, overwrite, as_json)
 
 
 def _one(drop: str) -> int:
@@ -151,20 +151,17 @@ def _one(drop: str) -> int:
     return int(drop)
 
 
-def _drop(model: str, asked: "Asked", output: Path | None, overwrite: bool, as_json: bool) -> None:
-    """Drop what was asked for and say so."""
-    from litebert.shrink.model import sentences
-    from litebert.shrink.run import shrink_model
-    from litebert.terminal import progress
+def _drop(model: str, request: "DropRequest", output: Path | None, overwrite: bool, as_json: bool) -> None:
+    """Drop the requested layers and report."""
+    from litebert.shrink.model import report_lines, shrink_model
 
-    with progress() as say:
-        report = shrink_model(model, asked, output, say, overwrite=overwrite)
+    report = shrink_model(model, request, output, overwrite=overwrite)
     if as_json:
         import json
 
         typer.echo(json.dumps(report.as_plain() | {"output": None if output is None else str(output)}, indent=2))
         return
-    for line in sentences(report):
+    for line in report_lines(report):
         typer.echo(line)
     if output is not None:
         readers = "and transformers load" if report.loads_in_transformers else "loads (`convert --to hf` for others)"
