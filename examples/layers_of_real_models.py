@@ -12,7 +12,7 @@ import torch
 from litebert.checkpoints.folder import load_model
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
-from litebert.shrink.choose import Asked, choose
+from litebert.shrink.choose import DropRequest, choose
 from litebert.shrink.drop import drop_layers
 from litebert.shrink.strategies import STRATEGIES
 from litebert.text.tokenizer import Tokenizer
@@ -50,8 +50,8 @@ def main(out: Path) -> None:
     for count in (2, 4, 6):
         cells = []
         for strategy in STRATEGIES:
-            asked = Asked(drop=count, strategy=strategy, text=(str(REACTIONS),), tokenizer=out / "words")
-            choice = choose(asked, loaded.network.config.encoder, lambda: loaded, lambda _: None)
+            request = DropRequest(drop=count, strategy=strategy, text=(str(REACTIONS),), tokenizer=out / "words")
+            choice = choose(request, loaded.network.config.encoder, lambda: loaded)
             cells.append(f"{masked_right(drop_layers(loaded.network, choice.kept), words):14}")
         print(f"{count:7}" + "".join(cells), flush=True)
     litebert = [sys.executable, "-m", "litebert", "layers", "--text", REACTIONS, "--tokenizer", out / "words"]

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from litebert.checkpoints.folder import load_model
-from litebert.corpus.batch_settings import BatchSettings
 from litebert.corpus.batches import Batches
+from litebert.corpus.settings import BatchSettings
 from litebert.corpus.store import Store
 from litebert.errors import InputError
 from litebert.nn.layout import Layout

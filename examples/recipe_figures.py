@@ -17,9 +17,8 @@ import torch
 import torch.nn.functional as F
 from matplotlib.figure import Figure
 
-from litebert.corpus.batch_settings import BatchSettings
-from litebert.corpus.batches import Batches
-from litebert.corpus.rows import Batch
+from litebert.corpus.batches import Batch, Batches
+from litebert.corpus.settings import BatchSettings
 from litebert.corpus.store import Store
 from litebert.nn.config import preset_config
 from litebert.nn.layout import Layout

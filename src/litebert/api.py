@@ -7,7 +7,7 @@ these signatures. Light to import: what a function needs, it imports when it run
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from litebert.infer.model import Model
     from litebert.report import Report
     from litebert.runs import RunInfo
-    from litebert.shrink.for_task import TaskReport
-    from litebert.shrink.report import Report as DropReport
+    from litebert.shrink.model import DropReport
+    from litebert.shrink.search import TaskReport
     from litebert.tasks.examples import TaskData
     from litebert.text.tokenizer import Tokenizer
 
@@ -244,7 +244,6 @@ def pretrain(
     begun = time.monotonic()
     import tempfile
     from contextlib import nullcontext
-    from dataclasses import replace
 
     from litebert.pretrain.arguments import bound_from, settings_from
     from litebert.pretrain.run import pretrain as run
@@ -371,7 +370,7 @@ def _student(
             raise InputError("strategy chooses among the teacher's layers: it goes with drop, not with a student")
         return load_student(student, fields, teacher, seed)
     from litebert.checkpoints.folder import Loaded
-    from litebert.shrink.choose import Asked, choose
+    from litebert.shrink.choose import DropRequest, choose
     from litebert.shrink.drop import drop_layers
     from litebert.shrink.strategies import NEEDS_TEXT
 
@@ -380,8 +379,8 @@ def _student(
     if strategy in NEEDS_TEXT:
         raise InputError(f"strategy {strategy} needs a text: use shrink first, and name its folder as the student")
     whole = Loaded(teacher.network, teacher.tokenizer)
-    asked = Asked(keep=keep, drop=drop, strategy=strategy)
-    choice = choose(asked, teacher.network.config.encoder, lambda: whole, lambda _: None)
+    request = DropRequest(keep=keep, drop=drop, strategy=strategy)
+    choice = choose(request, teacher.network.config.encoder, lambda: whole)
     return Loaded(drop_layers(teacher.network, choice.kept), teacher.tokenizer)
 
 
@@ -435,7 +434,10 @@ def shrink(
     if tolerance is None:
         words = field_words(settings)
         if words or task or data is not None or text or label or resume or recover or when != "before":
-            raise InputError("data, task and fine-tuning settings need a tolerance, such as 1%")
+            raise InputError(
+                "data, task, text, label and fine-tuning settings go with a tolerance, such as 1%; files of texts for "
+                "a strategy are named by texts"
+            )
         return _drop_by_number(
             model, out, drop, keep, strategy, tuple(texts or ()), max_texts, tokenizer, where, dry_run, overwrite
         )
@@ -445,9 +447,9 @@ def shrink(
         raise InputError("with a tolerance, leave out drop, keep, texts and dry_run")
     from litebert.config import parse_share
     from litebert.distill.settings import DistillSettings
-    from litebert.shrink.for_task import shrink_for_task
+    from litebert.shrink.search import shrink_for_task
     from litebert.shrink.strategies import parse_strategy
-    from litebert.shrink.tuning import USUAL, Way, parse_when
+    from litebert.shrink.tuning import USUAL, DropSchedule, parse_when
     from litebert.tasks.finetuning import FinetuneSettings
     from litebert.tasks.recipes import read_finetune_recipe
 
@@ -461,15 +463,20 @@ def shrink(
         device=where,
     )
     words = [word for word in (strategy or "").split(",") if word]
-    return shrink_for_task(
+    found = shrink_for_task(
         asked,
         read,
         tolerance=allowed,
         seeds=range(seeds),
         strategies=tuple(dict.fromkeys(map(parse_strategy, words))) or USUAL,
-        way=Way(when=parse_when(when), recover=DistillSettings() if recover else None),
-        say=log.info,
+        schedule=DropSchedule(when=parse_when(when), recover=DistillSettings() if recover else None),
     )
+    from litebert.report import to_html
+    from litebert.runs import write_atomically
+    from litebert.shrink.found_report import found_report
+
+    write_atomically(Path(out) / "found.html", to_html(found_report(found)))
+    return replace(found, output=str(out))
 
 
 def _drop_by_number(
@@ -487,11 +494,13 @@ def _drop_by_number(
 ) -> "DropReport":
     if out is None and not dry_run:
         raise InputError("out is missing; name the folder for the smaller model, or use dry_run to look only")
-    from litebert.shrink.choose import Asked, check_asked
-    from litebert.shrink.run import shrink_model
-    from litebert.terminal import progress
+    for path in texts:
+        if path.isdecimal():
+            raise InputError(f"texts is '{path}' but must name files; to use only some of their texts, use max_texts")
+    from litebert.shrink.choose import DropRequest, check_request
+    from litebert.shrink.model import shrink_model
 
-    asked = Asked(
+    request = DropRequest(
         keep=keep,
         drop=drop,
         strategy=strategy,
@@ -500,10 +509,8 @@ def _drop_by_number(
         tokenizer=None if tokenizer is None else Path(tokenizer),
         device=device,
     )
-    check_asked(asked)
-    with progress() as say:
-        folder = None if dry_run or out is None else Path(out)
-        return shrink_model(str(model), asked, folder, say, overwrite=overwrite)
+    check_request(request)
+    return shrink_model(str(model), request, None if dry_run or out is None else Path(out), overwrite=overwrite)
 
 
 @checked
@@ -525,21 +532,20 @@ def layers(
     """Measure what each layer does to texts: distance, angle, contribution, similarity, attention."""
     if not texts:
         raise InputError("texts is missing; name a file with a text on each line", parameter="texts")
-    from litebert.analyse.run import Asked, analyse
-    from litebert.terminal import progress
+    from litebert.analyse.measure import LayersRequest, analyse
 
-    asked = Asked(
-        models=(models,) if isinstance(models, str) else tuple(models),
-        text=(texts,) if isinstance(texts, str) else tuple(texts),
-        against=None if against is None else str(against),
-        untrained=untrained,
-        most_texts=max_texts,
-        max_length=max_length,
-        tokenizer=None if tokenizer is None else Path(tokenizer),
-        device=_device(device),
+    return analyse(
+        LayersRequest(
+            models=(models,) if isinstance(models, str) else tuple(models),
+            text=(texts,) if isinstance(texts, str) else tuple(texts),
+            against=None if against is None else str(against),
+            untrained=untrained,
+            most_texts=max_texts,
+            max_length=max_length,
+            tokenizer=None if tokenizer is None else Path(tokenizer),
+            device=_device(device),
+        )
     )
-    with progress() as say:
-        return analyse(asked, say, lambda note: log.info("note: %s", note))
 
 
 @checked

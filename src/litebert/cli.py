@@ -10,16 +10,15 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from litebert import api
-from litebert.analyse.verb import layers
 from litebert.commands.from_signature import add_command, as_option
 from litebert.commands.models import show_card, show_config, show_converted, show_models, show_runs
+from litebert.commands.smaller import show_layers, show_shrunk
 from litebert.commands.training import show_distill, show_finetune, show_pretrain, show_store, show_tokenizer
 from litebert.corpus.verb import app as corpus_app
 from litebert.errors import InputError
 from litebert.exits.verb import exits
 from litebert.infer.verb import fill, order
 from litebert.plan.verb import plan
-from litebert.shrink.verb import shrink
 from litebert.tasks.evaluate_verb import evaluate
 from litebert.tasks.predict_verb import predict
 from litebert.text.verb import app as tokenizer_app
@@ -91,10 +90,10 @@ app.command(rich_help_panel=TASKS)(evaluate)
 app.command(rich_help_panel=TASKS)(predict)
 app.command(rich_help_panel=TASKS)(fill)
 app.command(rich_help_panel=TASKS)(order)
-app.command(cls=WithFields, rich_help_panel=SMALLER)(shrink)
+add_command(app, api.shrink, show_shrunk, panel=SMALLER, renamed={"--output": "--out", "--columns": "--text"})
 add_command(app, api.distill, show_distill, panel=SMALLER, renamed=OUTPUT)
 app.command(rich_help_panel=SMALLER)(exits)
-app.command(rich_help_panel=SMALLER)(layers)
+add_command(app, api.layers, show_layers, panel=SMALLER, renamed={"--text": "--texts"})
 
 
 def _moved(name: str) -> None:

@@ -24,8 +24,7 @@ from litebert.corpus.batches import Batches
 from litebert.corpus.look import Look
 from litebert.corpus.look_report import look_report
 from litebert.corpus.pairs import DOCUMENT, LABEL, OTHER, SECOND_SIZE, SECOND_START, SIZE, START
-from litebert.corpus.slices import Integers
-from litebert.corpus.windows import TooLittleTextError, Window
+from litebert.corpus.windows import Integers, TooLittleTextError, Window
 from litebert.report import BLUE, GREY, ORANGE, Note, Plot, Report, Section
 
 if TYPE_CHECKING:

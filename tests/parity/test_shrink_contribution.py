@@ -5,9 +5,8 @@ from itertools import pairwise
 import pytest
 import torch
 
-from litebert.analyse.attention import attention_weights
-from litebert.analyse.change import contribution
 from litebert.analyse.inputs import Inputs
+from litebert.analyse.layer_statistics import attention_weights, contribution
 from litebert.checkpoints.folder import load_model
 from litebert.nn.layout import Layout
 from litebert.shrink.strategies import drop_similar

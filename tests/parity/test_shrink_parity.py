@@ -8,9 +8,9 @@ import transformers
 
 from litebert.checkpoints.folder import load_model, save_model
 from litebert.nn.layout import Layout
-from litebert.shrink.choose import Asked
+from litebert.shrink.choose import DropRequest
 from litebert.shrink.drop import drop_layers
-from litebert.shrink.run import shrink_model
+from litebert.shrink.model import shrink_model
 from litebert.shrink.strategies import drop_fixed, kept_of
 
 KEPT = [(1, 2), (2, 4), (1, 3, 4), (3,)]
@@ -48,7 +48,7 @@ KINDS = {
 @pytest.mark.parametrize("kept", KEPT)
 def test_the_folder_in_transformers_is_the_model_with_layers_deleted(family, kept, reference, saved, tmp_path):
     theirs = reference(family, KINDS[family])
-    asked = Asked(keep=",".join(map(str, kept)))
+    asked = DropRequest(keep=",".join(map(str, kept)))
     report = shrink_model(str(saved(theirs)), asked, tmp_path / "small")
     assert report.loads_in_transformers and report.kept == list(kept)
     loaded, problems = type(theirs).from_pretrained(
@@ -71,7 +71,7 @@ def test_ours_computes_the_same(family, strategy, reference, saved, tmp_path):
     """With other kernels, so not to the bit."""
     theirs = reference(family, KINDS[family], std=0.1)
     dropped = drop_fixed(strategy, 4, 2)
-    shrink_model(str(saved(theirs)), Asked(drop=2, strategy=strategy), tmp_path / "small")
+    shrink_model(str(saved(theirs)), DropRequest(drop=2, strategy=strategy), tmp_path / "small")
     network = load_model(tmp_path / "small").network
     ids = torch.randint(7, 60, (1, LENGTH), generator=torch.Generator().manual_seed(3))
     with torch.no_grad():

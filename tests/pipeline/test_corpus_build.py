@@ -140,12 +140,12 @@ def test_workers_do_not_outlive_a_killed_parent(tmp_path: Path, tokenizer_folder
     process.communicate()
 
 
-def test_killed_worker_is_told(tmp_path: Path, tokenizer_folder: Path) -> None:
+def test_killed_worker_is_reported(tmp_path: Path, tokenizer_folder: Path) -> None:
     process, workers, store = start_and_wait(tmp_path, tokenizer_folder)
     workers[0].kill()
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert errors.startswith("litebert: a worker process ended by itself")
+    assert errors.startswith("litebert: a worker process died")
     assert errors.count("\n") == 1
     Store.open(store, partial=True).verify()
 
@@ -191,7 +191,7 @@ def test_file_that_may_not_grow(tmp_path: Path, tokenizer_folder: Path) -> None:
     )
     assert result.returncode == 2
     assert result.stderr.startswith(f"litebert: no room left to write {store}")
-    assert "run the same command again to go on" in result.stderr
+    assert "run the same command again to resume" in result.stderr
     assert not list(store.glob("*.part"))
     Store.open(store, partial=True).verify()
 

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from litebert.analyse.change import contribution
+from litebert.analyse.layer_statistics import contribution
 from litebert.checkpoints.folder import save_model
-from litebert.shrink.dev_inputs import packed
+from litebert.shrink.tuning import packed
 from litebert.tasks.encoding import encode
 from litebert.tasks.find import read_task
 from litebert.tasks.predicting import TASK_FILE, load_predictor

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from litebert.corpus.build import BuildSettings, build_store
-from litebert.corpus.frequencies import unigram_entropy
-from litebert.corpus.store import Store
+from litebert.corpus.store import Store, unigram_entropy
 from litebert.pretrain.recipe import read_recipe
 from litebert.pretrain.run import PretrainSettings, pretrain
 from litebert.text.train import TrainSettings, train_tokenizer

@@ -7,8 +7,8 @@ import pytest
 import torch
 import transformers
 
-from litebert.shrink.choose import Asked
-from litebert.shrink.run import shrink_model
+from litebert.shrink.choose import DropRequest
+from litebert.shrink.model import shrink_model
 from litebert.text.tokenizer_files import SMILES, pattern_tokenizer
 
 pytestmark = pytest.mark.weights
@@ -26,7 +26,7 @@ REACTIONS = (
 def right_after(weights, masked_right, tmp_path):
     """Shrink a real model as asked and count what the folder that was written gets right."""
 
-    def count(path: str, asked: Asked) -> tuple[int, int]:
+    def count(path: str, asked: DropRequest) -> tuple[int, int]:
         report = shrink_model(str(weights(path)), asked, tmp_path / "small")
         shutil.copy(weights(path) / "vocab.txt", tmp_path / "small")
         return masked_right(tmp_path / "small", len(report.kept))
@@ -36,13 +36,13 @@ def right_after(weights, masked_right, tmp_path):
 
 @pytest.mark.parametrize(("depth", "right"), [(12, 302), (10, 302), (8, 304), (6, 303), (4, 297)])
 def test_chemical_albert(depth, right, right_after):
-    asked = Asked(drop=12 - depth, strategy="symmetric") if depth < 12 else Asked(keep="1-12")
+    asked = DropRequest(drop=12 - depth, strategy="symmetric") if depth < 12 else DropRequest(keep="1-12")
     assert right_after(ALBERT, asked) == (right, 315)
 
 
 @pytest.mark.parametrize(("depth", "right"), [(12, 295), (11, 291), (10, 292), (8, 266), (6, 233)])
 def test_chemical_bert_with_its_top_layers_dropped(depth, right, right_after):
-    asked = Asked(drop=12 - depth, strategy="top") if depth < 12 else Asked(keep="1-12")
+    asked = DropRequest(drop=12 - depth, strategy="top") if depth < 12 else DropRequest(keep="1-12")
     assert right_after(BERT, asked) == (right, 315)
 
 
@@ -62,7 +62,7 @@ def test_contribution_on_a_real_model_is_what_a_plain_loop_finds(weights, tmp_pa
         rows.append(torch.stack(cosines))
     expected = torch.stack(rows).mean(0).tolist()
     for count in (2, 4, 6):
-        asked = Asked(
+        asked = DropRequest(
             drop=count, strategy="contribution", text=(str(tmp_path / "text.txt"),), tokenizer=tmp_path / "words"
         )
         report = shrink_model(str(folder), asked, None)

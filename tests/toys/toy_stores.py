@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from litebert.corpus.shards import ShardWriter
 from litebert.corpus.store import Manifest, Origin, Store
+from litebert.corpus.store_writer import ShardWriter
 
 SPECIAL = {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4}
 

@@ -1,6 +1,6 @@
-"""Text as packed batches for looking at a model: read line by line, so that memory does not grow with the file."""
+"""Text as packed batches for measuring a model: read line by line, so that memory does not grow with the file."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -33,13 +33,13 @@ class Inputs:
 
 
 def text_lines(sources: Sequence[str], most: int | None = None) -> Iterator[str]:
-    """Every line with text in it, of files (or of the records of .jsonl and .parquet); ``most`` stops after so many."""
+    """Every non-empty line of files (or of the records of .jsonl and .parquet), at most ``most``."""
     lines = (line for document in documents(sources) for line in document.text.split("\n") if line.strip())
     return islice(lines, most)
 
 
 def first_tokens(texts: Iterator[str], tokenizer: Tokenizer, tokens: int) -> Iterator[str]:
-    """Texts until they have so many tokens."""
+    """Texts up to a total of ``tokens``."""
     for text in texts:
         yield text
         tokens -= len(tokenizer.ids(text))
@@ -68,26 +68,17 @@ def _pack(encoded: Sequence[Encoded], config: EncoderConfig, device: str) -> Inp
     ids = torch.tensor([id for one in encoded for id in one.ids])
     if int(ids.max()) >= config.vocab_size:
         raise InputError(
-            f"the tokenizer gives id {int(ids.max())} but the model has {config.vocab_size} tokens; name the model's "
-            "own with --tokenizer"
+            f"the tokenizer gives id {int(ids.max())} but the model has {config.vocab_size} tokens; set tokenizer to "
+            "the model's own"
         )
-    segments = torch.tensor([kind for one in encoded for kind in one.segments])
+    segments = torch.tensor([segment for one in encoded for segment in one.segments])
     return Inputs(ids.to(device), Layout.of([len(one.ids) for one in encoded], device), segments.to(device))
 
 
 def tokenizer_for(model: str, own: Tokenizer | None, other: Path | None, family: str) -> Tokenizer:
-    """The tokenizer to read text with: the one asked for, else the model's own."""
+    """The tokenizer to read text with: ``other`` where given, else the model's own."""
     if other is not None:
         return read_tokenizer(other, family)
     if own is None:
-        raise InputError(f"{model} has no tokenizer, so it cannot read text; name a folder with one by --tokenizer")
+        raise InputError(f"{model} has no tokenizer, so it cannot read text; set tokenizer to a folder with one")
     return own
-
-
-def counted(inputs: Iterator[Inputs], report: Callable[[int], None]) -> Iterator[Inputs]:
-    """The same batches; ``report`` hears after each how many texts are done."""
-    done = 0
-    for one in inputs:
-        yield one
-        done += one.texts
-        report(done)

@@ -1,17 +1,64 @@
-"""Everything about the layers of a model in one pass over a text: a batch's states serve all figures, then are gone."""
+"""The layers of a model measured in one pass over a text; what ``litebert layers`` does, usable from Python.
 
-from collections.abc import Iterable
+A batch's states serve all statistics and are then dropped. Models are loaded one at a time. A model can be compared
+with the one it was fine-tuned from: how far its states and weights have moved, by layer (Poor Man's BERT, section 5).
+"""
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
 
 import torch
+from torch import Tensor, nn
 
-from litebert.analyse.against import Against, Comparison
-from litebert.analyse.attention import entropies, widest
-from litebert.analyse.change import Mean, angles, cls_states, cosines, distances
-from litebert.analyse.inputs import Inputs
-from litebert.analyse.similarity import Similarity
+from litebert.analyse.inputs import Inputs, batches, text_lines, tokenizer_for
+from litebert.analyse.layer_statistics import (
+    Mean,
+    Similarity,
+    angles,
+    cls_states,
+    cosines,
+    distances,
+    entropies,
+    max_entropy,
+)
+from litebert.checkpoints.folder import Loaded, load_model, model_folder
+from litebert.durations import format_duration
 from litebert.errors import InputError
 from litebert.nn.encoder import Encoder
+from litebert.nn.network import HeadsConfig, Network
+from litebert.terminal import progress
+from litebert.train.device import usable_device
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayersRequest:
+    """Which models to measure, on what text."""
+
+    models: tuple[str, ...]
+    text: tuple[str, ...]
+    against: str | None = None
+    untrained: bool = False
+    most_texts: int | None = None
+    max_length: int = 512
+    tokenizer: Path | None = None
+    device: str = "cpu"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Against:
+    """A model compared with the one it came from. Depth 0 is the embeddings; weights start at layer 1."""
+
+    model: str
+    token_cosine: list[float]  # by depth
+    cls_cosine: list[float]  # by depth
+    weight_change: list[float]  # by layer: L2 norm of the difference over that of the old weights
+    embedding_change: float | None  # None where the vocabularies differ
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,13 +66,13 @@ class LayerFigures:
     """What one layer does, on average over a text."""
 
     layer: int  # 1 at the bottom
-    attention_block: int  # two layers with the same numbers here are one and the same
+    attention_block: int  # two layers with the same block numbers are the same layer
     feed_forward_block: int
     distance: float  # L2, between a token's state before the layer and after it
-    angle: float  # degrees, likewise
-    cls_cosine: float  # likewise for the token that stands for the text: 1 is a layer that does nothing to it
+    angle: float  # degrees, between the same states
+    cls_cosine: float  # before and after the layer, of the [CLS] token: 1 means the layer does not change it
     entropy: float  # nats, of a token's attention, over all heads
-    entropy_share: float  # of the most there can be: 1 looks everywhere equally
+    entropy_share: float  # of the maximum: 1 attends to all tokens equally
     entropy_heads: list[float]
 
 
@@ -43,29 +90,98 @@ class ModelFigures:
     against: Against | None = None
 
 
+def analyse(request: LayersRequest) -> list[ModelFigures]:
+    """The figures of every requested model, in order."""
+    usable_device(request.device)
+    if "-" in request.text and len(request.models) + request.untrained > 1:
+        raise InputError("standard input can be read for one model only; put the text into a file")
+    other = None if request.against is None else _load(request.against, request)
+    found = []
+    for index, model in enumerate(request.models):
+        loaded = _load(model, request)
+        if not model_folder(model).is_dir():
+            log.warning("%s is a preset: its weights are random", model)
+        found.append(_figures(model, loaded, request, other))
+        if request.untrained and index == 0:
+            loaded.network = _untrained(loaded.network).to(request.device)
+            found.append(_figures(f"{model} untrained", loaded, request, None))
+    return found
+
+
+def _load(model: str, request: LayersRequest) -> Loaded:
+    with progress() as show:
+        show(f"loading {model}")
+        return load_model(model, heads=HeadsConfig(), device=request.device)
+
+
+def _untrained(network: Network) -> Network:
+    torch.manual_seed(0)
+    return Network(network.config).eval()
+
+
+def _figures(name: str, loaded: Loaded, request: LayersRequest, other: Loaded | None) -> ModelFigures:
+    encoder: Encoder = loaded.network.encoder
+    tokenizer = tokenizer_for(name, loaded.tokenizer, request.tokenizer, encoder.config.family)
+    theirs = None if other is None or request.tokenizer is not None else other.tokenizer
+    if theirs is not None and theirs.fingerprint != tokenizer.fingerprint:
+        raise InputError(
+            f"against {request.against} has another tokenizer than {name}, so their tokens cannot be compared; if one "
+            "fits both, name it as tokenizer"
+        )
+    lines = text_lines(request.text, request.most_texts)
+    inputs = batches(lines, tokenizer, encoder.config, max_length=request.max_length, device=request.device)
+    return measure(
+        name,
+        encoder,
+        with_progress(inputs, name, _count_texts(request)),
+        other=None if other is None else other.network.encoder,
+        other_name=request.against or "",
+    )
+
+
+def _count_texts(request: LayersRequest) -> int | None:
+    """The number of texts, for progress; None for standard input, which can be read once only."""
+    return None if "-" in request.text else sum(1 for _ in text_lines(request.text, request.most_texts))
+
+
+def with_progress(inputs: Iterable[Inputs], name: str, total: int | None = None) -> Iterator[Inputs]:
+    """The same batches; where a person watches, it shows how many texts are done and the time left."""
+    begun, done = time.monotonic(), 0
+    with progress() as show:
+        show(f"{name}: {'reading' if total is None else f'0 of {total:,}'} texts")
+        for one in inputs:
+            yield one
+            done += one.texts
+            if total is None:
+                show(f"{name}: {done:,} texts")
+            else:
+                left = (time.monotonic() - begun) / done * max(0, total - done)
+                show(f"{name}: {done:,} of {total:,} texts, about {format_duration(left)} left")
+
+
 @torch.no_grad()
 def measure(
     name: str, encoder: Encoder, batches: Iterable[Inputs], *, other: Encoder | None = None, other_name: str = ""
 ) -> ModelFigures:
-    """The figures of an encoder over a text, and beside ``other`` where there is one."""
-    distance, turn, cls, entropy, most = Mean(), Mean(), Mean(), Mean(), Mean()
+    """The figures of an encoder over a text, and compared with ``other`` where given."""
+    distance, rotation, cls, entropy, highest = Mean(), Mean(), Mean(), Mean(), Mean()
     similarity = Similarity()
-    comparison = None if other is None else Comparison(encoder, other, other_name)
+    comparison = None if other is None else _Comparison(encoder, other, other_name)
     texts = tokens = 0
     for inputs in batches:
         states = encoder.states(inputs.ids, inputs.layout, inputs.segments)
         distance.add(distances(states))
-        turn.add(angles(states))
+        rotation.add(angles(states))
         cls.add(cosines(cls_states(states, inputs.layout, encoder.config.pooled_token)))
         entropy.add(entropies(encoder, states, inputs))
-        most.add(widest(inputs))
+        highest.add(max_entropy(inputs))
         similarity.add(states)
         if comparison is not None:
             comparison.add(states, inputs)
         texts += inputs.texts
         tokens += inputs.layout.num_tokens
     if not texts:
-        raise InputError("there is no text to look at; give a file with a text on each line")
+        raise InputError("there is no text to measure on; give a file with a text on each line")
     by_head = entropy.value()
     layers = [
         LayerFigures(
@@ -73,10 +189,10 @@ def measure(
             attention_block=attention,
             feed_forward_block=feed_forward,
             distance=float(distance.value()[index]),
-            angle=float(turn.value()[index]),
+            angle=float(rotation.value()[index]),
             cls_cosine=float(cls.value()[index]),
             entropy=float(by_head[index].mean()),
-            entropy_share=float(by_head[index].mean() / most.value()),
+            entropy_share=float(by_head[index].mean() / highest.value()),
             entropy_heads=by_head[index].tolist(),
         )
         for index, (attention, feed_forward) in enumerate(encoder.plan)
@@ -92,3 +208,71 @@ def measure(
         least_contribution_first=[one.layer for one in order],
         against=None if comparison is None else comparison.value(),
     )
+
+
+def check_comparable(encoder: Encoder, other: Encoder, name: str) -> None:
+    """An error unless the layers of two encoders correspond."""
+    for field, word in (("num_layers", "layers"), ("width", "units of width"), ("feed_forward_width", "inner units")):
+        ours, theirs = getattr(encoder.config, field), getattr(other.config, field)
+        if ours != theirs:
+            raise InputError(
+                f"against {name} has {theirs} {word} where the model has {ours}; compare a model with the one it was "
+                "fine-tuned from"
+            )
+
+
+class _Comparison:
+    """Compares the states of two encoders, over batches."""
+
+    def __init__(self, encoder: Encoder, other: Encoder, name: str) -> None:
+        check_comparable(encoder, other, name)
+        self._encoder, self._other, self._name = encoder, other, name
+        self._tokens, self._cls = Mean(), Mean()
+
+    def add(self, states: Sequence[Tensor], inputs: Inputs) -> None:
+        """Add a batch and the first encoder's states for it."""
+        theirs = self._other.states(inputs.ids, inputs.layout, inputs.segments)
+        token = self._encoder.config.pooled_token
+        self._tokens.add(_cosines(states, theirs))
+        self._cls.add(_cosines(cls_states(states, inputs.layout, token), cls_states(theirs, inputs.layout, token)))
+
+    def value(self) -> Against:
+        new, old = self._encoder, self._other
+        changes = [
+            _relative_change(
+                [new.attention[a], new.feed_forward[f]], [old.attention[other_a], old.feed_forward[other_f]]
+            )
+            for (a, f), (other_a, other_f) in zip(new.plan, old.plan, strict=True)
+        ]
+        comparable = new.embeddings.token.weight.shape == old.embeddings.token.weight.shape
+        return Against(
+            model=self._name,
+            token_cosine=self._tokens.value().tolist(),
+            cls_cosine=self._cls.value().tolist(),
+            weight_change=changes,
+            embedding_change=_relative_change([new.embeddings], [old.embeddings]) if comparable else None,
+        )
+
+
+def _cosines(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> Tensor:
+    """(rows, depths)"""
+    return torch.stack([torch.cosine_similarity(a, b, dim=-1) for a, b in zip(ours, theirs, strict=True)], dim=-1)
+
+
+def _relative_change(new: Sequence[nn.Module], old: Sequence[nn.Module]) -> float:
+    pairs = zip(*(chain.from_iterable(part.parameters() for part in parts) for parts in (new, old)), strict=True)
+    change = size = 0.0
+    for ours, theirs in pairs:
+        change += float((ours.double() - theirs.double()).square().sum())
+        size += float(theirs.double().square().sum())
+    return (change / size) ** 0.5 if size else 0.0
+
+
+def short_names(models: Sequence[str]) -> list[str]:
+    """Names for a plot: the last part of each path, or as many parts as needed to make them distinct."""
+    parts = [tuple(Path(model).parts) for model in models]
+    for length in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(one[-length:]) for one in parts]
+        if len(set(names)) == len(set(models)) and not any(name == "model" for name in names):
+            return names
+    return list(models)

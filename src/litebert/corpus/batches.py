@@ -1,8 +1,10 @@
 """Batches out of a token store: each is a pure function of (settings, epoch, index).
 
-An epoch orders slices of the corpus anew and groups them into windows; inside a window documents are cut into inputs,
-shuffled and packed. One pass over sentence bounds finds how many batches each window has, so any index leads to its
-window directly: resuming costs the same anywhere, and workers and ranks share nothing. Numpy and numba, no torch.
+An epoch shuffles slices of the corpus and groups them into windows; inside a window documents are cut into inputs,
+shuffled and packed. One pass over sentence bounds counts the batches of each window, so any index leads to its window
+directly: resuming costs the same anywhere, and workers and ranks share nothing. Numpy and numba, no torch.
+
+T tokens, S sequences, M masked tokens.
 """
 
 import os
@@ -11,24 +13,125 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
-from litebert.corpus.batch_settings import BatchSettings
-from litebert.corpus.draws import make_key, open_stream
-from litebert.corpus.masking import LONGEST_NGRAM
-from litebert.corpus.rows import Batch, write_inputs, write_masks, write_padding
-from litebert.corpus.slices import Integers, Windows, read_slices
+from litebert.corpus.counter_rng import make_key, open_stream
+from litebert.corpus.masking import LONGEST_NGRAM, MaskRules, Masks, write_masks
+from litebert.corpus.pairs import LABEL, SECOND_SIZE, SECOND_START, SIZE, START, UNLABELLED
+from litebert.corpus.settings import BatchSettings
 from litebert.corpus.store import Store
-from litebert.corpus.windows import MASKS, Planner, TooLittleTextError, Window, row_sizes
+from litebert.corpus.windows import (
+    MASKS,
+    Integers,
+    Planner,
+    TooLittleTextError,
+    Window,
+    Windows,
+    read_slices,
+    row_sizes,
+)
 
 __all__ = ["Batch", "BatchSettings", "Batches", "Position"]
 
 HELD_OUT_SEED = 0x5EED  # held-out batches are those of one epoch under this seed, whatever the run's own
-KEPT_WINDOWS = 2  # workers are at the end of one while others begin the next
+KEPT_WINDOWS = 2  # some workers are at the end of one while others begin the next
 
+Indices = npt.NDArray[np.int32]
 Position = tuple[int, int]  # (epoch, index)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Batch:
+    """T tokens of S sequences, one after the other, of which M are predicted.
+
+    With fixed shapes every array is padded: T is the budget and the tail is cut into sequences of ``pad`` of at most
+    ``length``; ``starts`` repeats its last value; labels and targets of padding are -100; padded ``mask_positions`` are
+    0. The ``num_`` fields do not count padding.
+    """
+
+    epoch: int
+    index: int
+    ids: Indices  # T
+    segments: Indices  # T: 0 for [CLS] x1 [SEP], 1 for x2 [SEP]
+    positions: Indices  # T: from 0 in each sequence
+    word_starts: npt.NDArray[np.uint8]  # T: 1 where a word of the text begins
+    starts: Indices  # S + 1: where each sequence starts, then where the last one ends
+    order_labels: Indices  # S: 0 in order (sop) or next (nsp), 1 swapped or random, -100 no pair
+    mask_positions: Indices  # M, ascending
+    mask_targets: Indices  # M: the original ids
+    ngrams: npt.NDArray[np.uint8]  # words of each masked span, in the order of ``ids``
+    longest: int  # maximum length of a sequence; the setting itself where shapes are fixed
+    num_tokens: int
+    num_sequences: int
+    num_masked: int
+
+
+class BatchArrays(NamedTuple):
+    """The arrays of a batch that are written before masking, as compiled functions take them."""
+
+    ids: Any
+    segments: Any
+    positions: Any
+    word_starts: Any
+    starts: Any
+    order_labels: Any
+
+    @classmethod
+    def empty(cls, tokens: int, sequences: int) -> "BatchArrays":
+        """Uninitialised arrays for this many tokens and sequences."""
+        ids, segments, positions = (np.empty(tokens, np.int32) for _ in range(3))
+        starts, labels = np.empty(sequences + 1, np.int32), np.empty(sequences, np.int32)
+        return cls(ids, segments, positions, np.empty(tokens, np.uint8), starts, labels)
+
+
+@numba.njit(cache=True, nogil=True)
+def _put_text(tokens: Any, word_starts: Any, begin: Any, size: Any, arrays: Any, place: Any) -> None:
+    """Copy a segment's tokens; the first one begins a word even where a long sentence was cut."""
+    for offset in range(size):
+        arrays.ids[place + offset] = tokens[begin + offset]
+        arrays.word_starts[place + offset] = word_starts[begin + offset]
+    arrays.word_starts[place] = 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _write_inputs(tokens: Any, word_starts: Any, inputs: Any, cls_id: Any, sep_id: Any, arrays: Any) -> None:
+    """Write inputs one after the other, with special tokens around their text."""
+    place = 0
+    for number in range(len(inputs)):
+        row = inputs[number]
+        begin = place
+        arrays.starts[number], arrays.order_labels[number] = begin, row[LABEL]
+        arrays.ids[place], arrays.word_starts[place] = cls_id, 0
+        _put_text(tokens, word_starts, row[START], row[SIZE], arrays, place + 1)
+        place += 1 + row[SIZE]
+        arrays.ids[place], arrays.word_starts[place] = sep_id, 0
+        place += 1
+        arrays.segments[begin:place] = 0
+        if row[SECOND_SIZE] > 0:
+            middle = place
+            _put_text(tokens, word_starts, row[SECOND_START], row[SECOND_SIZE], arrays, place)
+            place += row[SECOND_SIZE]
+            arrays.ids[place], arrays.word_starts[place] = sep_id, 0
+            place += 1
+            arrays.segments[middle:place] = 1
+        for position in range(begin, place):
+            arrays.positions[position] = position - begin
+    arrays.starts[len(inputs)] = place
+
+
+@numba.njit(cache=True, nogil=True)
+def write_padding(arrays: Any, used: Any, count: Any, pad_id: Any, length: Any) -> None:
+    """Pad to fixed shapes: tokens from ``used`` on, sequences (of at most ``length``) from ``count`` on."""
+    for position in range(used, len(arrays.ids)):
+        arrays.ids[position], arrays.segments[position], arrays.word_starts[position] = pad_id, 0, 0
+        arrays.positions[position] = (position - used) % length
+    for number in range(count, len(arrays.order_labels)):
+        arrays.order_labels[number] = UNLABELLED
+        arrays.starts[number + 1] = min(arrays.starts[number] + length, len(arrays.ids))
 
 
 @dataclass(frozen=True)
@@ -50,7 +153,7 @@ class Batches:
         self._seed = HELD_OUT_SEED if self._held_out else settings.seed
         self._planner = Planner(self.shards, settings, self._seed, top_up=not self._held_out)
         if not len(self._planner.slices):
-            raise TooLittleTextError(f"{store.folder} has no {split.replace('_', '-')} text; build a store with some")
+            raise TooLittleTextError(f"{store.folder} has no {split.replace('_', '-')} text; build one that has")
         if not self._held_out:
             self._planner.require_one_batch()
         self.max_sequences = self._planner.max_sequences
@@ -58,7 +161,14 @@ class Batches:
         self._ids = store.special_ids
         self._special = np.zeros(store.vocab_size, np.bool_)
         self._special[list(store.special_ids.values())] = True
-        self._ordinary = np.flatnonzero(~self._special).astype(np.int32)
+        self._mask_rules = MaskRules(
+            rate=settings.rate,
+            longest=LONGEST_NGRAM if settings.masking == "ngram" else 1,
+            whole_words=settings.masking != "plain",
+            mask_id=self.mask_id,
+            special=self._special,
+            ordinary=np.flatnonzero(~self._special).astype(np.int32),
+        )
         self._lock = threading.RLock()
         self._epochs: OrderedDict[int, EpochPlan] = OrderedDict()
         self._windows: OrderedDict[Position, Window] = OrderedDict()
@@ -69,18 +179,18 @@ class Batches:
         return self._ids["mask"]
 
     def is_text(self, ids: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
-        """Which ids are ordinary tokens, those that may be masked."""
+        """Which ids are ordinary tokens, which may be masked."""
         return ~self._special[ids]
 
     def len(self, epoch: int) -> int:
-        """How many batches an epoch has."""
+        """The number of batches in an epoch."""
         return int(self._epoch(epoch).firsts[-1])
 
     def batch(self, epoch: int, index: int) -> Batch:
         """Batch ``index`` of an epoch."""
         plan = self._epoch(epoch)
         if not 0 <= index < plan.firsts[-1]:
-            raise IndexError(f"batch {index} of epoch {epoch}, which has {plan.firsts[-1]}")
+            raise IndexError(f"epoch {epoch} has {plan.firsts[-1]} batches, so there is no batch {index}")
         number = int(np.searchsorted(plan.firsts, index, side="right")) - 1
         return self._make(self.window(epoch, number), epoch, index, index - int(plan.firsts[number]))
 
@@ -89,7 +199,7 @@ class Batches:
         return (self.batch(epoch, index) for index in range(self.len(epoch)))
 
     def advance(self, position: Position, count: int) -> Position:
-        """The position ``count`` batches after another, over the ends of epochs."""
+        """The position ``count`` batches later, across the ends of epochs."""
         epoch, index = position[0], position[1] + count
         while index >= self.len(epoch):
             index -= self.len(epoch)
@@ -97,10 +207,10 @@ class Batches:
         return epoch, index
 
     def stream(self, start: Position = (0, 0), *, rank: int = 0, world: int = 1, workers: int = 0) -> Iterator[Batch]:
-        """Batches from a position on, without end. Rank r of w ranks has every w-th, from the r-th.
+        """Batches from a position on, without end. Rank r of w ranks gets every w-th, from the r-th.
 
-        ``start`` is the same for all ranks: after n batches each, go on from ``advance(start, n * world)``. ``workers``
-        threads make batches ahead; 0 makes each when it is asked for.
+        ``start`` is the same for all ranks: after n batches each, resume at ``advance(start, n * world)``. ``workers``
+        threads make batches ahead; 0 makes each batch when it is asked for.
         """
         positions = self._positions(self.advance(start, rank), world)
         if workers == 0:
@@ -120,7 +230,7 @@ class Batches:
             return self._windows[epoch, number]
 
     def num_windows(self, epoch: int) -> int:
-        """How many windows an epoch has."""
+        """The number of windows in an epoch."""
         return len(self._epoch(epoch).windows)
 
     def _positions(self, position: Position, step: int) -> Iterator[Position]:
@@ -129,7 +239,7 @@ class Batches:
             position = self.advance(position, step)
 
     def _prefetch(self, positions: Iterator[Position], workers: int) -> Iterator[Batch]:
-        """Batches in order, made by threads that keep a few ahead."""
+        """Batches in order, made by threads a few batches ahead."""
         with ThreadPoolExecutor(workers, thread_name_prefix="batches") as pool:
             waiting: deque[Future[Batch]] = deque()
             try:
@@ -161,65 +271,30 @@ class Batches:
     def _make(self, window: Window, epoch: int, index: int, number: int) -> Batch:
         """Batch ``number`` of a window."""
         settings, plan = self.settings, window.plan
-        chosen = plan.order[plan.bounds[number] : plan.bounds[number + 1]]
-        sizes = row_sizes(plan.inputs[chosen])
-        used, count = int(sizes.sum()), len(chosen)
-        total, sequences = (settings.budget, self.max_sequences) if settings.fixed else (used, count)
-        ids, segments, positions = (np.empty(total, np.int32) for _ in range(3))
-        words = np.empty(total, np.uint8)
-        starts, labels = np.empty(sequences + 1, np.int32), np.empty(sequences, np.int32)
-        ends = np.array((self._ids["cls"], self._ids["sep"]), np.int32)
-        write_inputs(
-            window.tokens,
-            window.word_starts,
-            plan.inputs,
-            chosen,
-            ends,
-            ids,
-            segments,
-            positions,
-            words,
-            starts,
-            labels,
-        )
+        inputs = plan.inputs[plan.order[plan.bounds[number] : plan.bounds[number + 1]]]
+        sizes = row_sizes(inputs)
+        used, count = int(sizes.sum()), len(inputs)
+        arrays = BatchArrays.empty(*((settings.budget, self.max_sequences) if settings.fixed else (used, count)))
+        _write_inputs(window.tokens, window.word_starts, inputs, self._ids["cls"], self._ids["sep"], arrays)
         room = self.max_masked if settings.fixed else int(settings.rate * used) + settings.length
-        mask_positions, mask_targets = np.zeros(room, np.int32), np.full(room, -100, np.int32)
-        ngrams = np.empty(room, np.uint8)
-        epoch_of_draws = 0 if self._held_out else epoch
-        masked, spans = write_masks(
-            open_stream(make_key(self._seed, epoch_of_draws, MASKS), index),
-            plan.inputs,
-            chosen,
-            ids,
-            words,
-            settings.rate,
-            LONGEST_NGRAM if settings.masking == "ngram" else 1,
-            settings.masking != "plain",
-            self._special,
-            self._ids["mask"],
-            self._ordinary,
-            mask_positions,
-            mask_targets,
-            ngrams,
-        )
+        masks = Masks(np.zeros(room, np.int32), np.full(room, UNLABELLED, np.int32), np.empty(room, np.uint8))
+        stream = open_stream(make_key(self._seed, 0 if self._held_out else epoch, MASKS), index)
+        masked, spans = write_masks(stream, inputs, arrays.ids, arrays.word_starts, self._mask_rules, masks)
         if settings.fixed:
-            write_padding(
-                self._ids["pad"], settings.length, ids, segments, positions, words, starts, labels, used, count
-            )
-        else:
-            mask_positions, mask_targets = mask_positions[:masked], mask_targets[:masked]
+            write_padding(arrays, used, count, self._ids["pad"], settings.length)
+        kept = room if settings.fixed else masked
         return Batch(
             epoch=epoch,
             index=index,
-            ids=ids,
-            segments=segments,
-            positions=positions,
-            word_starts=words,
-            starts=starts,
-            order_labels=labels,
-            mask_positions=mask_positions,
-            mask_targets=mask_targets,
-            ngrams=ngrams[:spans],
+            ids=arrays.ids,
+            segments=arrays.segments,
+            positions=arrays.positions,
+            word_starts=arrays.word_starts,
+            starts=arrays.starts,
+            order_labels=arrays.order_labels,
+            mask_positions=masks.positions[:kept],
+            mask_targets=masks.targets[:kept],
+            ngrams=masks.ngrams[:spans],
             longest=settings.length if settings.fixed else int(sizes.max()),
             num_tokens=used,
             num_sequences=count,

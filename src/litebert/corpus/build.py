@@ -1,7 +1,7 @@
-"""From raw text to a token store: the reader, the worker processes and the shard writers put together.
+"""From raw text to a token store: reader, worker processes and shard writers put together.
 
-The store is readable up to what it lists at any moment; it says itself whether it is complete. A build that was stopped
-goes on when it is run again and ends with the same bytes as one that was not.
+The listed shards of a store can be read at any moment, and the store records whether it is complete. A build that was
+stopped resumes when it is run again and ends with the same bytes as one that was not.
 """
 
 import errno
@@ -16,43 +16,28 @@ from pathlib import Path
 
 from filelock import lock_descriptor
 
-from litebert.corpus.filling import SplitWriter
-from litebert.corpus.ordered import OrderedPool
-from litebert.corpus.selection import Batch, Reader, Selection
+from litebert.corpus.documents import DocumentBatch, Reader
 from litebert.corpus.sentences import Languages, sentence_splitter
-from litebert.corpus.shards import PART
+from litebert.corpus.settings import BuildSettings
 from litebert.corpus.store import FORMAT, SPLITS, STORE_FILE, TOKENIZER_FOLDER, Manifest, Origin, ShardEntry, Store
-from litebert.corpus.tokenise import RawDocument, Tokenised, Tools, special_ids, start_worker, tokenise
-from litebert.corpus.word_starts import word_features
+from litebert.corpus.store_writer import PART, SplitWriter
+from litebert.corpus.tokenise import (
+    RawDocument,
+    Tokenised,
+    WorkerSetup,
+    special_ids,
+    start_worker,
+    tokenise,
+    word_features,
+)
+from litebert.corpus.worker_pool import OrderedPool
 from litebert.errors import InputError
 from litebert.runs import DISK_FULL, sync_folder
-from litebert.text.normalise import Rules, check_rules
-from litebert.text.raw import Errors, expand
+from litebert.text.raw import expand
 from litebert.text.streams import STANDARD_INPUT
 from litebert.text.tokenizer_files import Tokenizer, read_tokenizer
 
-
-@dataclass(frozen=True, kw_only=True)
-class BuildSettings:
-    """What of a build decides the bytes of the store, beside the text and the tokenizer."""
-
-    languages: tuple[str, ...] = ()
-    normalisation: Rules = "none"  # beyond that of the tokenizer, which a model meets in use, too
-    field: str = "text"
-    errors: Errors = "strict"
-    deduplicate: bool = True
-    held_out: float = 0.01
-    seed: int = 0
-    shard_tokens: int = 1 << 23
-
-    def __post_init__(self) -> None:
-        check_rules(self.normalisation)
-        if not 0 <= self.held_out < 1:
-            raise InputError(
-                f"held_out is {self.held_out:g} but must be a share from 0 to below 1 (or 0% to below 100%)"
-            )
-        if not 1 <= self.shard_tokens <= 1 << 31:
-            raise InputError(f"shard_tokens is {self.shard_tokens} but must be from 1 to {1 << 31}")
+__all__ = ["BuildSettings", "Progress", "available_cores", "build_store"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,11 +45,11 @@ class Progress:
     """How far a build is."""
 
     documents: int
-    passed_over: int  # of those, already in the store when it began
+    skipped: int  # of those, already in the store when this run began
     tokens: int  # made by this run
     bytes: int
     source: str
-    offset: int  # bytes of the source that are behind
+    offset: int  # bytes of the source that were read
 
 
 def build_store(
@@ -76,27 +61,19 @@ def build_store(
     workers: int | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> Store:
-    """Make the store, or finish one that was begun; ``workers`` (all cores) does not change a byte of it."""
+    """Make a store, or finish one that was begun; the number of ``workers`` (default: all cores) changes no byte."""
     settings = settings or BuildSettings()
     languages = Languages(settings.languages)
-    sentence_splitter()  # say now, not in a worker, that the library is missing
+    sentence_splitter()  # report a missing library now, not in a worker
     tokenizer = read_tokenizer(tokenizer_folder)
     origin = _origin(sources, tokenizer, languages, settings)
-    selection = Selection(
-        sources=sources,
-        field=settings.field,
-        errors=settings.errors,
-        languages=languages,
-        deduplicate=settings.deduplicate,
-        held_out=settings.held_out,
-        seed=settings.seed,
-    )
-    tools = Tools(folder / TOKENIZER_FOLDER, tokenizer.family, settings.normalisation, word_features(tokenizer))
+    copy = folder / TOKENIZER_FOLDER
+    setup = WorkerSetup(copy, tokenizer.family, settings.normalisation, word_features(tokenizer))
     with _locked(folder):
         try:
             manifest = _begin(folder, origin, tokenizer)
             if not manifest.complete:
-                with closing(_Build(folder, manifest, selection, tools, settings.shard_tokens)) as build:
+                with closing(_Build(folder, manifest, sources, settings, setup)) as build:
                     build.run(workers or available_cores(), report)
         except OSError as error:
             if error.errno in DISK_FULL:
@@ -106,34 +83,36 @@ def build_store(
 
 
 def _disk_full(folder: Path, error: OSError) -> str:
-    """What to say where there is no room left."""
+    """The error for a full disk."""
     shards = Manifest.read(folder).shards if (folder / STORE_FILE).is_file() else ()
     tokens = sum(entry.tokens for entry in shards)
     return (
         f"no room left to write {folder} ({os.strerror(error.errno or errno.ENOSPC)}); {len(shards)} shards with "
-        f"{tokens:,} tokens are whole and stay; free some space and run the same command again to go on"
+        f"{tokens:,} tokens are complete; free some space and run the same command again to resume"
     )
 
 
 def available_cores() -> int:
-    """The cores this process may use."""
+    """The number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Build:
-    """A build under way."""
+    """A running build."""
 
-    def __init__(self, folder: Path, manifest: Manifest, selection: Selection, tools: Tools, shard_tokens: int) -> None:
+    def __init__(
+        self, folder: Path, manifest: Manifest, sources: Sequence[str], settings: BuildSettings, setup: WorkerSetup
+    ) -> None:
         self._folder = folder
-        self._tools = tools
+        self._setup = setup
         self._manifest = manifest
-        self._reader = Reader(selection, manifest.shards)
+        self._reader = Reader(sources, settings, manifest.shards)
         self._writers = {
             split: SplitWriter(
                 folder,
                 split,
                 number=sum(entry.split == split for entry in manifest.shards),
-                shard_tokens=shard_tokens,
+                shard_tokens=settings.shard_tokens,
                 vocab_size=manifest.vocab_size,
                 unknown_id=manifest.special_ids["unk"],
             )
@@ -143,7 +122,7 @@ class _Build:
     def run(self, workers: int, report: Callable[[Progress], None]) -> None:
         """Everything from the first document to the complete store."""
         tokens = 0
-        with closing(_tokenised(self._reader.batches(), self._tools, workers)) as results:
+        with closing(_tokenised(self._reader.batches(), self._setup, workers)) as results:
             for batch, result in results:
                 for entry in self._writers[batch.split].add(batch, result):
                     self._list(entry)
@@ -153,7 +132,7 @@ class _Build:
                 report(
                     Progress(
                         documents=reader.documents_read,
-                        passed_over=reader.passed_over,
+                        skipped=reader.skipped,
                         tokens=tokens,
                         bytes=reader.bytes_read,
                         source=source,
@@ -169,7 +148,7 @@ class _Build:
         self._complete()
 
     def _list(self, entry: ShardEntry) -> None:
-        """From now on the shard exists."""
+        """Add a shard to ``store.json``."""
         shards = sorted((*self._manifest.shards, entry), key=lambda each: (SPLITS.index(each.split), each.handled))
         self._write(replace(self._manifest, shards=tuple(shards)))
 
@@ -190,16 +169,18 @@ class _Build:
         sync_folder(self._folder)
 
     def close(self) -> None:
-        """Leave no half-written shard."""
+        """Delete half-written shards."""
         for writer in self._writers.values():
             writer.discard()
 
 
-def _tokenised(batches: Iterator[Batch], tools: Tools, workers: int) -> Generator[tuple[Batch, Tokenised]]:
-    """The batches with their tokens, in order; one worker is this process itself."""
+def _tokenised(
+    batches: Iterator[DocumentBatch], setup: WorkerSetup, workers: int
+) -> Generator[tuple[DocumentBatch, Tokenised]]:
+    """The batches with their tokens, in order; a single worker is this process itself."""
     if workers == 1:
         before = os.environ.get("TOKENIZERS_PARALLELISM")
-        start_worker(tools)
+        start_worker(setup)
         try:
             for batch in batches:
                 yield batch, tokenise(batch.documents)
@@ -209,7 +190,8 @@ def _tokenised(batches: Iterator[Batch], tools: Tools, workers: int) -> Generato
             else:
                 os.environ["TOKENIZERS_PARALLELISM"] = before
         return
-    pool: OrderedPool[Sequence[RawDocument], Tokenised, Tools] = OrderedPool(workers, start_worker, tools, tokenise)
+    pool: OrderedPool[Sequence[RawDocument], Tokenised, WorkerSetup]
+    pool = OrderedPool(workers, start_worker, setup, tokenise)
     try:
         yield from pool.run((batch, batch.documents) for batch in batches)
     finally:
@@ -217,7 +199,7 @@ def _tokenised(batches: Iterator[Batch], tools: Tools, workers: int) -> Generato
 
 
 def _origin(sources: Sequence[str], tokenizer: Tokenizer, languages: Languages, settings: BuildSettings) -> Origin:
-    """What makes this store."""
+    """What the store is made from."""
     paths = expand(sources)
     return Origin(
         tokenizer=tokenizer.fingerprint,
@@ -230,7 +212,7 @@ def _origin(sources: Sequence[str], tokenizer: Tokenizer, languages: Languages, 
             "held_out": settings.held_out,
             "seed": settings.seed,
             "shard_tokens": settings.shard_tokens,
-            "sentencex": version("sentencex"),  # another version may cut other sentences
+            "sentencex": version("sentencex"),  # another version may split sentences differently
         },
         sources=[str(path) for path in paths],
         source_bytes=[-1 if path == STANDARD_INPUT or not path.is_file() else path.stat().st_size for path in paths],
@@ -238,16 +220,16 @@ def _origin(sources: Sequence[str], tokenizer: Tokenizer, languages: Languages, 
 
 
 def _begin(folder: Path, origin: Origin, tokenizer: Tokenizer) -> Manifest:
-    """A store to write to: a new one, or the one that is there when the same things made it."""
+    """A store to write to: a new one, or the one in the folder if it was made from the same things."""
     _clean(folder)
     manifest = Manifest.read(folder) if (folder / STORE_FILE).exists() else None
     if manifest is None and any(folder.iterdir()):
-        raise InputError(f"{folder} is not empty and is no token store; choose another folder")
+        raise InputError(f"{folder} is not empty and not a token store; choose another folder")
     if manifest is not None and manifest.shards:
         _compare(folder, manifest.origin, origin)
         if manifest.complete:
             return manifest
-    else:  # nothing there, or a build that failed before it had anything to show
+    else:  # nothing there, or a build that failed before its first shard
         manifest = Manifest(
             format=FORMAT,
             complete=False,
@@ -269,13 +251,13 @@ def _begin(folder: Path, origin: Origin, tokenizer: Tokenizer) -> Manifest:
 
 
 def _clean(folder: Path) -> None:
-    """Drop what a killed build may have left under temporary names."""
+    """Delete what a killed build may have left under temporary names."""
     for path in folder.glob(f".{STORE_FILE}.*"):
         path.unlink()
 
 
 def _remove_unlisted(folder: Path, manifest: Manifest) -> None:
-    """Drop shards that were being written, or written and not yet listed, when a build was killed."""
+    """Delete shards that were being written, or not yet listed, when a build was killed."""
     listed = {entry.name for entry in manifest.shards}
     shard = re.compile(rf"({'|'.join(SPLITS)})-\d{{5,}}({re.escape(PART)})?")
     for path in folder.iterdir():
@@ -284,7 +266,7 @@ def _remove_unlisted(folder: Path, manifest: Manifest) -> None:
 
 
 def _compare(folder: Path, there: Origin, here: Origin) -> None:
-    """An error that says what differs, unless the same things made the store."""
+    """An error that lists the differences, unless the store was made from the same things."""
     pairs = {
         "the tokenizer": (there.tokenizer, here.tokenizer),
         "the normalisation": (there.normalisation, here.normalisation),
@@ -296,13 +278,13 @@ def _compare(folder: Path, there: Origin, here: Origin) -> None:
     different = [f"{name} is {old} there and {new} here" for name, (old, new) in pairs.items() if old != new]
     if different:
         raise InputError(
-            f"{folder} holds a store made in another way: {'; '.join(different)}; choose another folder or delete it"
+            f"{folder} holds a store made differently: {'; '.join(different)}; choose another folder or delete it"
         )
 
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """The folder, made where it is missing, for this build alone."""
+    """Create the folder where it is missing and lock it for this build."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; the output of a build is a folder")
     folder.mkdir(parents=True, exist_ok=True)

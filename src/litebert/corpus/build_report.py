@@ -56,8 +56,8 @@ class Display:
             f"{progress.documents:,} documents, {progress.tokens / 1e6:,.1f}M tokens, "
             f"{progress.bytes / 1e6 / seconds:.1f} MB/s"
         )
-        if progress.passed_over:
-            counts += f" ({progress.passed_over:,} were done)"
+        if progress.skipped:
+            counts += f" ({progress.skipped:,} were done)"
         self._bar.update(self._task, completed=self._behind(progress), counts=counts)
         if self._bar.disable and now - self._told > self.EVERY:
             self._told = now

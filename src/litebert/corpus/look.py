@@ -13,9 +13,8 @@ import numpy.typing as npt
 from litebert.corpus.batches import Batch, Batches, BatchSettings
 from litebert.corpus.masking import LONGEST_NGRAM
 from litebert.corpus.pairs import UNLABELLED
-from litebert.corpus.slices import opened
 from litebert.corpus.store import SPLITS, Split, Store
-from litebert.corpus.windows import TooLittleTextError
+from litebert.corpus.windows import TooLittleTextError, opened
 from litebert.errors import InputError
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.tokenizer_files import read_tokenizer

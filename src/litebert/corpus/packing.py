@@ -1,27 +1,46 @@
-"""Inputs packed into batches of a fixed budget of tokens.
+"""Inputs packed into batches with a budget of tokens.
 
-Inputs are taken in a random order until less than two of the longest would still fit; what is left is then filled with
-the one or two unused inputs of the window that leave the least. The last batch of a window is topped up by inputs seen
-before (their masks are drawn anew), since a batch costs the same full or not. Only sizes are looked at, not tokens.
+Inputs are taken in a random order while two more of the maximum length would still fit; the rest is then filled with
+the one or two unused inputs of the window that leave the smallest gap. The last batch of a window is topped up with
+inputs of the first batches (their masks are drawn anew), since a batch costs the same full or not. Only sizes matter
+here, not tokens.
+
+Arguments are annotated ``Any`` where numba compiles the function: its types are those of the arrays passed in.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 
-from litebert.corpus.draws import shuffled
+from litebert.corpus.counter_rng import shuffled
+
+# What ``_Pool.progress`` counts: inputs passed in the random order, tokens free and inputs in this batch, all packed.
+CURSOR, GAP, IN_BATCH, PACKED = range(4)
+
+
+class _Pool(NamedTuple):
+    """The inputs of a window, by number, and which of them are packed."""
+
+    sizes: Any  # of each input, in tokens
+    shuffled: Any  # inputs in random order
+    by_size: Any  # inputs sorted by size
+    heads: Any  # for each size, where to look for its next unused input in ``by_size``
+    available: Any  # for each size, the number of unused inputs
+    used: Any  # whether an input is packed
+    packed: Any  # the result: inputs in the order of batches
+    progress: Any
 
 
 @numba.njit(cache=True, nogil=True)
 def _has_room(count: Any, gap: Any, longest: Any, most: Any) -> Any:
-    """Whether ``count`` inputs and dummy ones over the gap are together no more than ``most`` sequences."""
+    """Whether ``count`` inputs and padding sequences over the gap are together no more than ``most`` sequences."""
     return count + (gap + longest - 1) // longest <= most
 
 
 @numba.njit(cache=True, nogil=True)
 def _best_sizes(available: Any, gap: Any, longest: Any) -> Any:
-    """The one or two sizes (the second may be 0) that fill the gap best with inputs that are available."""
+    """The one or two sizes (the second may be 0) of unused inputs that fill the gap best."""
     floor = np.zeros(longest + 1, np.int64)  # the largest available size up to each
     for size in range(1, longest + 1):
         floor[size] = size if available[size] > 0 else floor[size - 1]
@@ -42,79 +61,78 @@ def _best_sizes(available: Any, gap: Any, longest: Any) -> Any:
 
 
 @numba.njit(cache=True, nogil=True)
-def _fill(sizes: Any, pool: Any, heads: Any, available: Any, used: Any, state: Any, longest: Any, most: Any) -> Any:
-    """Fill one batch from the pool. ``state`` = (cursor in the random order, gap left, inputs in the batch, written).
+def _put(pool: Any, item: Any) -> None:
+    """Put an input into the current batch."""
+    size = pool.sizes[item]
+    pool.used[item] = True
+    pool.available[size] -= 1
+    pool.packed[pool.progress[PACKED]] = item
+    pool.progress[GAP] -= size
+    pool.progress[IN_BATCH] += 1
+    pool.progress[PACKED] += 1
 
-    ``pool`` has rows (random order, the same sorted by size, the packed order being written).
-    """
-    total = len(sizes)
-    while state[0] < total:
-        item = pool[0, state[0]]
-        if used[item]:
-            state[0] += 1
+
+@numba.njit(cache=True, nogil=True)
+def _fill(pool: Any, longest: Any, most: Any) -> None:
+    """Fill one batch."""
+    progress = pool.progress
+    while progress[CURSOR] < len(pool.sizes):
+        item = pool.shuffled[progress[CURSOR]]
+        if pool.used[item]:
+            progress[CURSOR] += 1
             continue
-        gap = state[1] - sizes[item]
-        if gap < longest or not _has_room(state[2] + 1, gap, longest, most):
+        gap = progress[GAP] - pool.sizes[item]
+        if gap < longest or not _has_room(progress[IN_BATCH] + 1, gap, longest, most):
             break
-        _put(item, sizes, pool, available, used, state)
-    while state[1] > 0:
-        first, second = _best_sizes(available, state[1], longest)
+        _put(pool, item)
+    while progress[GAP] > 0:
+        first, second = _best_sizes(pool.available, progress[GAP], longest)
         placed = False
         for size in (first, second):
-            if size > 0 and _has_room(state[2] + 1, state[1] - size, longest, most):
-                while used[pool[1, heads[size]]]:
-                    heads[size] += 1
-                _put(pool[1, heads[size]], sizes, pool, available, used, state)
+            if size > 0 and _has_room(progress[IN_BATCH] + 1, progress[GAP] - size, longest, most):
+                while pool.used[pool.by_size[pool.heads[size]]]:
+                    pool.heads[size] += 1
+                _put(pool, pool.by_size[pool.heads[size]])
                 placed = True
         if not placed:
             break
 
 
 @numba.njit(cache=True, nogil=True)
-def _put(item: Any, sizes: Any, pool: Any, available: Any, used: Any, state: Any) -> None:
-    """Put an input into the batch at hand."""
-    used[item] = True
-    available[sizes[item]] -= 1
-    pool[2, state[3]] = item
-    state[1] -= sizes[item]
-    state[2] += 1
-    state[3] += 1
-
-
-@numba.njit(cache=True, nogil=True)
 def pack(sizes: Any, stream: Any, budget: Any, longest: Any, most: Any, top_up: Any) -> Any:
     """(packed order of the inputs, where each batch starts in it): no batch over ``budget`` tokens or ``most`` inputs.
 
-    With ``top_up`` the last batch goes on with inputs of the first ones; every input is in some batch either way.
+    With ``top_up`` the last batch continues with inputs of the first ones; every input is in some batch either way.
     """
     total = len(sizes)
-    pool = np.empty((3, 2 * total), np.int64)
-    pool[0, :total] = shuffled(stream, total)
+    order = shuffled(stream, total)
     starts = np.zeros(longest + 2, np.int64)
     for size in sizes:
         starts[size + 1] += 1
     starts = np.cumsum(starts)
     heads = starts[:-1].copy()
-    for item in pool[0, :total]:
-        pool[1, heads[sizes[item]]] = item
+    by_size = np.empty(total, np.int64)
+    for item in order:
+        by_size[heads[sizes[item]]] = item
         heads[sizes[item]] += 1
     heads[:] = starts[:-1]
     available = starts[1:] - starts[:-1]
-    used = np.zeros(total, np.bool_)
-    state = np.zeros(4, np.int64)
+    packed = np.empty(2 * total, np.int64)
+    progress = np.zeros(4, np.int64)
+    pool = _Pool(sizes, order, by_size, heads, available, np.zeros(total, np.bool_), packed, progress)
     bounds = np.empty(total + 1, np.int64)
     bounds[0], count = 0, 0
-    while state[3] < total:
-        state[1], state[2] = budget, 0
-        _fill(sizes, pool, heads, available, used, state, longest, most)
-        assert state[2] > 0
+    while progress[PACKED] < total:
+        progress[GAP], progress[IN_BATCH] = budget, 0
+        _fill(pool, longest, most)
+        assert progress[IN_BATCH] > 0
         count += 1
-        bounds[count] = state[3]
+        bounds[count] = progress[PACKED]
     if top_up and count > 1:
-        used[:] = False
+        pool.used[:] = False
         heads[:] = starts[:-1]
         available[:] = starts[1:] - starts[:-1]
-        state[0] = 0
-        _fill(sizes, pool, heads, available, used, state, longest, most)
-        bounds[count] = state[3]
-    return pool[2, : state[3]].copy(), bounds[: count + 1].copy()
+        progress[CURSOR] = 0
+        _fill(pool, longest, most)
+        bounds[count] = progress[PACKED]
+    return packed[: progress[PACKED]].copy(), bounds[: count + 1].copy()

@@ -5,19 +5,21 @@ An input is as many whole sentences of one document as fit. x1 ends after a sent
 that a random x2 is distributed exactly as a real one and no text is lost or repeated. A document is cut from its front
 or from its back, by a coin: cut always from the front, the first sentence of an input is the one that did not fit in
 the input before, hence longer than others, and lengths alone would give the order away. For the same reason the edges
-of a document are for masking only under ``sop`` unless asked otherwise: "X () is a ..." comes first, always, and "since
-then ..." last. A bag of words orders 83% of the openings of Chinese Wikipedia rightly, 56% of the endings of the Korean
+of a document are by default used for masking only under ``sop``: "X () is a ..." always comes first, and "since then
+..." last. A bag of words orders 83% of the openings of Chinese Wikipedia correctly, 56% of the endings of the Korean
 one, and half of what is between.
+
+Arguments are annotated ``Any`` where numba compiles the function: its types are those of the arrays passed in.
 """
 
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 
-from litebert.corpus.draws import below, open_stream, uniform
+from litebert.corpus.counter_rng import below, open_stream, uniform
+from litebert.corpus.settings import Order
 
-Order = Literal["sop", "nsp", "none"]
 NONE, SOP, NSP = range(3)
 ORDER_CODES: dict[Order, int] = {"none": NONE, "sop": SOP, "nsp": NSP}
 
@@ -26,9 +28,31 @@ ORDER_CODES: dict[Order, int] = {"none": NONE, "sop": SOP, "nsp": NSP}
 START, SIZE, SECOND_START, SECOND_SIZE, LABEL, DOCUMENT, OTHER = range(7)
 COLUMNS = 7
 
-UNLABELLED = -100  # what torch's cross entropy leaves out
-SHORT = 0.1  # the share of inputs that aim at a length drawn uniformly
+UNLABELLED = -100  # ignored by torch's cross entropy
+SHORT = 0.1  # share of inputs that aim at a length drawn uniformly
 LOOK_AHEAD = 64
+
+
+class PairRules(NamedTuple):
+    """How documents become inputs."""
+
+    body: int  # maximum tokens of text in an input
+    order: int  # NONE, SOP or NSP
+    keep_edges: bool  # under sop, inputs that begin in the first length of a document, and its last, get no label
+
+
+class SliceBounds(NamedTuple):
+    """The sentences of a slice, and how positions in its shard relate to those in the window and the corpus."""
+
+    sentences: Any  # of the shard: the token where each starts
+    documents: Any  # of the shard: the sentence where each starts
+    word_starts: Any  # of the shard; may be empty where no sentence is longer than an input
+    begin: int  # first sentence
+    end: int  # the sentence after the last
+    document: int  # the one that ``begin`` is in
+    shift: int  # what to add to a token's position in the shard for its position in the window
+    sentences_before: int  # in the shards before this one: random numbers depend on places in the corpus
+    documents_before: int
 
 
 @numba.njit(cache=True, nogil=True)
@@ -53,93 +77,95 @@ def _find_cut(word_starts: Any, start: Any, body: Any) -> Any:
 
 
 @numba.njit(cache=True, nogil=True)
-def _cut_sentences(sentences: Any, word_starts: Any, begin: Any, end: Any, body: Any, units: Any) -> Any:
-    """Sentences ``begin`` to ``end`` as (start, size, whole) with those over ``body`` in pieces; returns the count."""
+def _cut_sentences(text: Any, begin: Any, end: Any, body: Any) -> Any:
+    """Sentences ``begin`` to ``end`` as units (start, size, whole); those longer than ``body`` in pieces."""
+    tokens = np.int64(text.sentences[end]) - np.int64(text.sentences[begin])
+    units = np.empty((most_inputs(end - begin, tokens, body), 3), np.int64)
     count = 0
     for sentence in range(begin, end):
-        start, stop = np.int64(sentences[sentence]), np.int64(sentences[sentence + 1])
+        start, stop = np.int64(text.sentences[sentence]), np.int64(text.sentences[sentence + 1])
         whole = stop - start <= body
         while stop - start > body:
-            cut = _find_cut(word_starts, start, body)
+            cut = _find_cut(text.word_starts, start, body)
             units[count] = (start, cut - start, 0)
             count, start = count + 1, cut
         if stop > start:
             units[count] = (start, stop - start, 1 if whole else 0)
             count += 1
-    return count
+    return units[:count]
 
 
 @numba.njit(cache=True, nogil=True)
-def _take(units: Any, taken: Any, count: Any, forward: Any, target: Any, body: Any, order: Any) -> Any:
+def _take(units: Any, taken: Any, forward: Any, target: Any, rules: Any) -> Any:
     """How many units the next input has, given how many were taken before.
 
     An input has at least two sentences where two fit the full length, even if its target is shorter: with one there
     would be no pair. Under an order loss the pieces of a cut sentence stand alone: a segment without its end (or its
-    beginning) is always the first (or the second), so a pair of them would tell its order.
+    beginning) is always the first (or the second), so a pair of them would give its order away.
     """
     step = 1 if forward else -1
-    place = taken if forward else count - 1 - taken
+    place = taken if forward else len(units) - 1 - taken
     total = units[place, 1]
     size = 1
-    if order != NONE and not units[place, 2]:
+    paired = rules.order != NONE
+    if paired and not units[place, 2]:
         return size
-    while taken + size < count:
+    while taken + size < len(units):
         place += step
         longer = total + units[place, 1]
-        fits = longer <= target or (order != NONE and size == 1 and longer <= body)
-        if not fits or (order != NONE and not units[place, 2]):
+        fits = longer <= target or (paired and size == 1 and longer <= rules.body)
+        if not fits or (paired and not units[place, 2]):
             break
         total, size = longer, size + 1
     return size
 
 
 @numba.njit(cache=True, nogil=True)
-def _group(stream: Any, units: Any, count: Any, body: Any, order: Any, groups: Any) -> Any:
-    """Group the units of a document into inputs, as rows (first unit, number of units) of ``groups``."""
-    forward = order == NONE or below(stream, 2) == 0
+def _group(stream: Any, units: Any, rules: Any) -> Any:
+    """Group the units of a document into inputs, as rows (first unit, number of units)."""
+    groups = np.empty((len(units), 2), np.int64)
+    forward = rules.order == NONE or below(stream, 2) == 0
     taken, number = 0, 0
-    while taken < count:
-        target = body
+    while taken < len(units):
+        target = rules.body
         if uniform(stream) < SHORT:
-            target = 2 + below(stream, body - 1)
-        size = _take(units, taken, count, forward, target, body, order)
-        groups[number, 0] = taken if forward else count - taken - size
+            target = 2 + below(stream, rules.body - 1)
+        size = _take(units, taken, forward, target, rules)
+        groups[number, 0] = taken if forward else len(units) - taken - size
         groups[number, 1] = size
         taken, number = taken + size, number + 1
     if not forward:
         groups[:number] = groups[:number][::-1].copy()
-    return number
+    return groups[:number]
 
 
 @numba.njit(cache=True, nogil=True)
-def _pair_singles(units: Any, groups: Any, number: Any, body: Any) -> None:
+def _pair_singles(units: Any, groups: Any, body: Any) -> None:
     """Give a sentence that was left alone the nearest sentence of a neighbour that has three or more, if both fit."""
-    for at in range(number):
+    for at in range(len(groups)):
         first, size = groups[at, 0], groups[at, 1]
         if size > 1 or not units[first, 2]:
             continue
         if at > 0 and groups[at - 1, 1] > 2 and units[first - 1, 1] + units[first, 1] <= body:
             groups[at - 1, 1] -= 1
             groups[at, 0], groups[at, 1] = first - 1, 2
-        elif at + 1 < number and groups[at + 1, 1] > 2 and units[first, 1] + units[first + 1, 1] <= body:
+        elif at + 1 < len(groups) and groups[at + 1, 1] > 2 and units[first, 1] + units[first + 1, 1] <= body:
             groups[at + 1, 0] += 1
             groups[at + 1, 1] -= 1
             groups[at, 1] = 2
 
 
 @numba.njit(cache=True, nogil=True)
-def _write_input(
-    stream: Any, units: Any, first: Any, size: Any, order: Any, shift: Any, document: Any, row: Any
-) -> None:
-    """Make an input of ``size`` units from ``first`` on: draw where x1 ends and whether the pair is a true one."""
-    start = units[first, 0]
-    end = units[first + size - 1, 0] + units[first + size - 1, 1]
+def _write_input(stream: Any, units: Any, order: Any, shift: Any, document: Any, row: Any) -> None:
+    """Make an input of these units: draw where x1 ends and whether the pair is a true one."""
+    start = units[0, 0]
+    end = units[-1, 0] + units[-1, 1]
     row[DOCUMENT], row[OTHER] = document, document
     row[START], row[SIZE] = start + shift, end - start
     row[SECOND_START], row[SECOND_SIZE], row[LABEL] = 0, 0, UNLABELLED
-    if order == NONE or size < 2:
+    if order == NONE or len(units) < 2:
         return
-    middle = units[first + 1 + below(stream, size - 1), 0]
+    middle = units[1 + below(stream, len(units) - 1), 0]
     row[LABEL] = below(stream, 2)
     row[SIZE] = middle - start
     row[SECOND_START], row[SECOND_SIZE] = middle + shift, end - middle
@@ -149,59 +175,37 @@ def _write_input(
 
 
 @numba.njit(cache=True, nogil=True)
-def cut_documents(
-    sentences: Any,
-    documents: Any,
-    word_starts: Any,
-    begin: Any,
-    end: Any,
-    document: Any,
-    numbering: Any,
-    shift: Any,
-    length: Any,
-    order: Any,
-    keep_edges: Any,
-    key: Any,
-    inputs: Any,
-    count: Any,
-) -> Any:
-    """Append to ``inputs`` those of the sentences ``begin`` to ``end``; ``document`` is the one ``begin`` is in.
-
-    ``numbering`` = (sentences, documents) before this shard, which make draws and document numbers those of the corpus.
-    ``keep_edges``: under ``sop``, inputs that begin in the first length of a document, and its last, get no label.
-    """
-    body = body_size(length, order)
-    while begin < end:
-        stop = min(np.int64(documents[document + 1]), end)
+def cut_documents(text: Any, rules: Any, key: Any, inputs: Any, count: Any) -> Any:
+    """Write the inputs of a slice (``SliceBounds``) behind the first ``count``; returns how many there are then."""
+    begin, document = text.begin, text.document
+    while begin < text.end:
+        stop = min(np.int64(text.documents[document + 1]), text.end)
         if stop > begin:
-            size = np.int64(sentences[stop]) - np.int64(sentences[begin])
-            units = np.empty((most_inputs(stop - begin, size, body), 3), np.int64)
-            groups = np.empty((len(units), 2), np.int64)
-            stream = open_stream(key, numbering[0] + begin)
-            pieces = _cut_sentences(sentences, word_starts, begin, stop, body, units)
-            number = _group(stream, units, pieces, body, order, groups)
-            if order != NONE:
-                _pair_singles(units, groups, number, body)
-            apart = keep_edges and order == SOP
-            opens = apart and begin == np.int64(documents[document])
-            ends = apart and stop == np.int64(documents[document + 1])
-            for first, size in groups[:number]:
-                opening = opens and units[first, 0] - units[0, 0] < body
-                kind = NONE if opening or (ends and first + size == pieces) else order
-                _write_input(stream, units, first, size, kind, shift, numbering[1] + document, inputs[count])
+            stream = open_stream(key, text.sentences_before + begin)
+            units = _cut_sentences(text, begin, stop, rules.body)
+            groups = _group(stream, units, rules)
+            if rules.order != NONE:
+                _pair_singles(units, groups, rules.body)
+            apart = rules.keep_edges and rules.order == SOP
+            opens = apart and begin == np.int64(text.documents[document])
+            ends = apart and stop == np.int64(text.documents[document + 1])
+            for first, size in groups:
+                opening = opens and units[first, 0] - units[0, 0] < rules.body
+                order = NONE if opening or (ends and first + size == len(units)) else rules.order
+                own = units[first : first + size]
+                _write_input(stream, own, order, text.shift, text.documents_before + document, inputs[count])
                 count += 1
         begin, document = stop, document + 1
     return count
 
 
 @numba.njit(cache=True, nogil=True)
-def exchange_seconds(inputs: Any, key: Any, length: Any) -> Any:
+def exchange_seconds(inputs: Any, key: Any, body: Any) -> Any:
     """For ``nsp``: inputs labelled 1 exchange their x2, two by two, between documents; returns how many could not.
 
     Partners have an x2 of (nearly) the same size, so each fits where the other was. An input that finds no partner,
     as when there is one document only, becomes one segment without a label.
     """
-    body = body_size(length, NSP)
     stream = open_stream(key, len(inputs))
     chosen = np.flatnonzero(inputs[:, LABEL] == 1)
     ties = np.empty(len(chosen), np.int64)

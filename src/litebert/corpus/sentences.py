@@ -1,8 +1,9 @@
-"""Documents into sentences, by the ``sentencex`` library (Wikimedia's, rules for about 300 languages).
+"""Documents into sentences, with the ``sentencex`` library (by Wikimedia, rules for about 300 languages).
 
-A line is a paragraph and no sentence crosses one. On top of the library: what it cuts off without a letter or digit
-(a closing bracket) goes back to its sentence, and long paragraphs are given to it in windows, because its time grows
-with the square of the length for Japanese and Chinese (a paragraph of a million characters took four minutes).
+A line is a paragraph and no sentence crosses one. Two things are added to the library: a piece without a letter or
+digit (a closing bracket) is joined to the sentence before it, and long paragraphs are split window by window, because
+the library's time grows with the square of the length for Japanese and Chinese (a paragraph of a million characters
+took four minutes).
 """
 
 from collections.abc import Callable, Sequence
@@ -12,9 +13,9 @@ from litebert.errors import InputError
 
 DEFAULT_LANGUAGE = "en"
 WINDOW = 4000  # characters
-LONGEST_SENTENCE = 8192  # characters; longer ones are tables or noise, and a tokenizer takes much memory for them
+LONGEST_SENTENCE = 8192  # characters; longer ones are tables or noise and cost the tokenizer much memory
 
-# The two-letter codes of ISO 639-1. The library takes any word for a language and falls back to English rules.
+# The two-letter codes of ISO 639-1. The library accepts any word as a language and falls back to English rules.
 _CODES = (
     "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en "
     "eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv "
@@ -36,7 +37,7 @@ def sentence_splitter() -> Callable[[str, str], list[str]]:
 
 
 def split_document(text: str, language: str, segment: Callable[[str, str], list[str]]) -> list[str]:
-    """The sentences of a document, without outer white space; none is empty."""
+    """The non-empty sentences of a document, stripped of white space."""
     sentences: list[str] = []
     for paragraph in text.splitlines():
         if paragraph and not paragraph.isspace():
@@ -48,7 +49,7 @@ def _split_paragraph(paragraph: str, language: str, segment: Callable[[str, str]
     parts = segment(language, paragraph) if len(paragraph) <= WINDOW else _in_windows(paragraph, language, segment)
     joined: list[str] = []
     for part in parts:
-        # A sign or two hold no letter; the length is looked at first because the check is slow.
+        # The length is checked first because looking for letters is slow.
         if joined and len(part) < 8 and not any(map(str.isalnum, part)):
             joined[-1] += part
         else:
@@ -59,7 +60,7 @@ def _split_paragraph(paragraph: str, language: str, segment: Callable[[str, str]
 
 
 def _cut(sentence: str) -> list[str]:
-    """A sentence without an end, cut at spaces where it has any."""
+    """An overlong sentence in pieces, cut at spaces where it has any."""
     parts: list[str] = []
     while len(sentence) > LONGEST_SENTENCE:
         place = sentence.rfind(" ", 1, LONGEST_SENTENCE) + 1 or LONGEST_SENTENCE
@@ -69,7 +70,7 @@ def _cut(sentence: str) -> list[str]:
 
 
 def _in_windows(paragraph: str, language: str, segment: Callable[[str, str], list[str]]) -> list[str]:
-    """The sentences of a long paragraph: of each window all but the last, which may go on behind its end."""
+    """The sentences of a long paragraph: all of each window but the last, which may continue behind its end."""
     parts: list[str] = []
     start, size = 0, WINDOW
     while start + size < len(paragraph):
@@ -79,15 +80,15 @@ def _in_windows(paragraph: str, language: str, segment: Callable[[str, str], lis
             start += sum(map(len, found[:-1]))
             size = WINDOW
         else:
-            size *= 2  # no end in sight: look twice as far, so that all looks together stay linear
+            size *= 2  # no sentence ends here: doubling the window keeps the total time linear
     return parts + segment(language, paragraph[start:])
 
 
 class Languages:
-    """Which language a source is in: one for all, or by patterns on the file's path, the first that fits."""
+    """The language of each source: one for all, or by patterns on the path, the first that matches."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        """``words`` are codes (``ja``) or patterns with codes (``*/ja-*=ja``); without a plain code it is English."""
+        """``words`` are codes (``ja``) or patterns with codes (``*/ja-*=ja``); the default is English."""
         self._patterns: list[tuple[str, str]] = []
         self._default = DEFAULT_LANGUAGE
         plain = 0
@@ -99,14 +100,14 @@ class Languages:
             else:
                 self._default, plain = code, plain + 1
         if plain > 1:
-            raise InputError("more than one language for all files; give one, and others as PATTERN=CODE")
+            raise InputError("there is more than one language for all files; give one, and others as PATTERN=CODE")
 
     def of(self, source: str) -> str:
         """The language of one source."""
         return next((code for pattern, code in self._patterns if fnmatch(source, pattern)), self._default)
 
     def listed(self) -> list[str]:
-        """All of it in words, for the record."""
+        """Patterns and default, as they are recorded in the store."""
         return [*(f"{pattern}={code}" for pattern, code in self._patterns), self._default]
 
 
@@ -114,5 +115,5 @@ def _checked(code: str) -> str:
     if code in MISTAKEN:
         raise InputError(f"'{code}' is a country, not a language; did you mean '{MISTAKEN[code]}'?")
     if code not in CODES:
-        raise InputError(f"'{code}' is not a language code of two letters, such as en, ja, ko, zh or de")
+        raise InputError(f"'{code}' is not a two-letter language code such as en, ja, ko, zh or de")
     return code

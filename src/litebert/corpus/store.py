@@ -1,13 +1,15 @@
-"""A token store on disk: the text once tokenised, kept as plain arrays that are mapped into memory, never loaded.
+"""A token store on disk: text tokenised once, kept as plain arrays that are mapped into memory, never loaded.
 
-A store is a folder with ``store.json`` (what it holds and what made it), ``tokenizer/`` (a copy of the tokenizer) and
-one folder a shard. A shard holds whole documents as four raw little-endian arrays, the fields of ``Shard``. Only what
-``store.json`` lists exists: a shard is written under another name and listed after it is safely on disk.
+A store is a folder with ``store.json`` (what it holds and what it was made from), ``tokenizer/`` (a copy of the
+tokenizer) and one folder per shard. A shard holds whole documents as four raw little-endian arrays, the fields of
+``Shard``. Only shards that ``store.json`` lists exist: a shard is written under another name and listed once it is
+safely on disk.
 """
 
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,11 +27,12 @@ STORE_FILE = "store.json"
 TOKENIZER_FOLDER = "tokenizer"
 SPLITS = ("train", "held_out")
 ARRAYS = ("tokens", "word_starts", "sentences", "documents")
+CHUNK = 1 << 20  # tokens counted at a time
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShardEntry:
-    """What ``store.json`` says of a shard: its name, its sizes and the SHA-256 of each of its arrays."""
+    """A shard in ``store.json``: its name, its sizes and the SHA-256 of each of its arrays."""
 
     name: str
     split: str
@@ -38,16 +41,16 @@ class ShardEntry:
     unknown: int
     sentences: int
     documents: int
-    one_sentence: int  # documents of a single sentence: good for masking, not for pairs
+    one_sentence: int  # documents of a single sentence: usable for masking, not for pairs
     characters: int
-    handled: int  # distinct documents of this split handled up to the end of this shard, empty ones included
-    handled_digest: str  # which documents those were; a build that goes on compares it with what it reads again
+    handled: int  # distinct documents of this split up to the end of this shard, empty ones included
+    handled_digest: str  # digest of those documents; a resumed build compares it with the text it reads
     checksums: dict[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """What made a store. Two stores with the same origin hold the same bytes."""
+    """What a store was made from. Two stores with the same origin hold the same bytes."""
 
     tokenizer: str
     normalisation: str
@@ -58,7 +61,7 @@ class Origin:
     content: str = ""  # digest of every document read, in order; known once the build is complete
 
     def fingerprint(self) -> str:
-        """A hash of all of it."""
+        """A hash of all fields."""
         return hashlib.sha256(json.dumps(dataclasses.asdict(self), sort_keys=True).encode()).hexdigest()
 
 
@@ -78,12 +81,12 @@ class Manifest:
     shards: tuple[ShardEntry, ...]
 
     def write(self, folder: Path) -> None:
-        """Put it in place of the one that was there, at once."""
+        """Replace the file atomically."""
         write_atomically(folder / STORE_FILE, json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False) + "\n")
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
-        """The one of this folder; an error says so where there is none or it cannot be understood."""
+        """The manifest of a folder; an ``InputError`` where there is none or it cannot be read."""
         path = folder / STORE_FILE
         if not path.is_file():
             raise InputError(f"{folder} is not a token store (it has no {STORE_FILE}); litebert corpus build makes one")
@@ -146,21 +149,21 @@ class Shard:
         return self._map("documents", np.dtype("<u4"), self.num_documents + 1)
 
     def _map(self, name: str, dtype: np.dtype[Any], length: int) -> npt.NDArray[Any]:
-        """One array, mapped; its length is compared with what the store says, which finds a cut file at once."""
+        """One array, mapped; its length is compared with ``store.json``, which finds a truncated file immediately."""
         path = array_path(self.folder, name)
         if not path.is_file():
             raise InputError(f"shard {self.name} is damaged: {path} is missing; build the store again")
         size = path.stat().st_size
         if size != length * dtype.itemsize:
             raise InputError(
-                f"shard {self.name} is damaged: {path} has {size} bytes in place of {length * dtype.itemsize}; "
+                f"shard {self.name} is damaged: {path} has {size} bytes instead of {length * dtype.itemsize}; "
                 "build the store again"
             )
-        # The plain array over the mapping: an np.memmap pays for its class at every slice.
+        # A plain array over the mapping: slicing an np.memmap is slow.
         return np.asarray(np.memmap(path, dtype=dtype, mode="r", shape=(length,)))
 
     def verify(self) -> None:
-        """Read every byte and compare with the checksums; an error names the shard and the file."""
+        """Read every byte and compare with the checksums; the error names the shard and the file."""
         for name in ARRAYS:
             getattr(self, name)
             path = array_path(self.folder, name)
@@ -168,7 +171,7 @@ class Shard:
                 found = hashlib.file_digest(file, "sha256").hexdigest()
             if found != self.entry.checksums.get(name):
                 raise InputError(
-                    f"shard {self.name} is damaged: {path} does not have the checksum that the store lists for it; "
+                    f"shard {self.name} is damaged: {path} does not match the checksum in {STORE_FILE}; "
                     "delete the store and build it again"
                 )
 
@@ -198,7 +201,7 @@ class Split:
 
     @property
     def num_one_sentence(self) -> int:
-        """Documents of a single sentence, which no pair can be made of."""
+        """Documents of a single sentence, which cannot give a pair."""
         return sum(shard.entry.one_sentence for shard in self.shards)
 
     @property
@@ -219,23 +222,23 @@ class Store:
 
     @classmethod
     def open(cls, folder: Path | str, *, partial: bool = False) -> "Store":
-        """The store in ``folder``; one whose build was cut short is refused unless ``partial`` asks for what is there.
+        """The store in ``folder``; an unfinished one raises an error unless ``partial`` is set.
 
-        What an unfinished store lists is whole and can be read, but training on a part unawares is no one's wish.
+        The shards of an unfinished store can be read, but nobody should train on half a corpus by accident.
         """
         folder = Path(folder)
         manifest = Manifest.read(folder)
         if not manifest.complete and not partial:
             tokens = sum(entry.tokens for entry in manifest.shards)
             raise InputError(
-                f"{folder} is not finished: {len(manifest.shards)} shards with {tokens:,} tokens are there; run the "
-                "same litebert corpus build again to go on, or pass --partial to use what is there"
+                f"{folder} is not finished: it has {len(manifest.shards)} shards with {tokens:,} tokens; run the "
+                "same litebert corpus build again to resume, or set partial to use what is there"
             )
         return cls(folder, manifest)
 
     @property
     def fingerprint(self) -> str:
-        """The hash of what made it; empty for an unfinished store."""
+        """A hash of everything it was made from; empty for an unfinished store."""
         return self.manifest.fingerprint
 
     @property
@@ -255,22 +258,58 @@ class Store:
         """The shards of ``train`` or ``held_out``."""
         if name not in SPLITS:
             raise InputError(f"there is no split '{name}'; a store has {' and '.join(SPLITS)}")
-        kind = token_type(self.vocab_size)
-        shards = [Shard(self.folder / entry.name, entry, kind) for entry in self.manifest.shards if entry.split == name]
-        return Split(name, shards)
+        dtype = token_type(self.vocab_size)
+        entries = [entry for entry in self.manifest.shards if entry.split == name]
+        return Split(name, [Shard(self.folder / entry.name, entry, dtype) for entry in entries])
 
     def verify(self) -> None:
-        """Compare every shard with its checksums; an error names the damaged one."""
+        """Compare every shard with its checksums; the error names the damaged one."""
         for name in SPLITS:
             for shard in self.split(name).shards:
                 shard.verify()
 
 
 def token_type(vocab_size: int) -> np.dtype[Any]:
-    """Two bytes a token where the vocabulary fits, else four."""
+    """Two bytes per token where the vocabulary fits, else four."""
     return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
 
 
 def array_path(shard_folder: Path, name: str) -> Path:
-    """Where an array of a shard lies."""
+    """The file of a shard's array."""
     return shard_folder / f"{name}.bin"
+
+
+def unigram_entropy(store: Store, *, most: int = 100_000_000) -> float:
+    """Cross entropy, in nats per token, of training-text token frequencies on held-out text (add-one, no special ids).
+
+    At most about ``most`` training tokens are counted, spread evenly over the text. Without held-out text the
+    training text is used for both.
+    """
+    special = sorted(set(store.special_ids.values()))
+    trained = _counts(store.split("train"), store.vocab_size, special, most)
+    held_out = _counts(store.split("held_out"), store.vocab_size, special, most)
+    measured = held_out if held_out.any() else trained
+    if not measured.any():
+        raise InputError(f"{store.folder} has no text; build the store again from more text")
+    return -float(measured @ _log_frequencies(trained, len(special))) / int(measured.sum())
+
+
+def log_frequencies(store: Store, *, most: int = 100_000_000) -> npt.NDArray[np.float64]:
+    """The logarithm of each id's share of the training text (add-one; special tokens count as never seen)."""
+    special = sorted(set(store.special_ids.values()))
+    return _log_frequencies(_counts(store.split("train"), store.vocab_size, special, most), len(special))
+
+
+def _log_frequencies(counts: npt.NDArray[np.int64], num_special: int) -> npt.NDArray[np.float64]:
+    return np.log(counts + 1.0) - math.log(int(counts.sum()) + len(counts) - num_special)
+
+
+def _counts(split: Split, vocab_size: int, special: list[int], most: int) -> npt.NDArray[np.int64]:
+    """Occurrences of each id in the chunks of a split that are read."""
+    counts = np.zeros(vocab_size, np.int64)
+    every = max(1, -(-split.num_tokens // most))
+    for shard in split.shards:
+        for begin in range(0, shard.num_tokens, CHUNK * every):
+            counts += np.bincount(shard.tokens[begin : begin + CHUNK], minlength=vocab_size)
+    counts[special] = 0
+    return counts

@@ -1,4 +1,16 @@
-"""What a worker process does: documents to sentences to tokens, with word starts, as a few flat arrays."""
+"""Documents to sentences to tokens, with word starts: what a worker process of a build does.
+
+Word starts are for masks that never split a word. A piece alone does not decide; its neighbours matter:
+
+- A word begins where the tokenizer marks it ('▁', no '##', 'Ġ'): punctuation belongs to the word it is written
+  against, and so does an unknown piece.
+- In scripts without spaces (Han, kana, Thai, ..., and their punctuation) every piece is a word, and so is what comes
+  right after one: in 東京Tokyo the Latin part is a word of its own, however many pieces it has.
+- Korean words are separated by spaces only: everything between two spaces that contains Hangul is one word, including
+  한국(韓國)은.
+- A bare '▁' is not a word: it belongs to the piece after it.
+- A sentence begins a word.
+"""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -12,14 +24,24 @@ import numpy.typing as npt
 
 from litebert.corpus.sentences import sentence_splitter, split_document
 from litebert.corpus.store import token_type
-from litebert.corpus.word_starts import word_starts
 from litebert.errors import InputError
 from litebert.text.joined import JoinedTexts
 from litebert.text.normalise import Rules, normalise
+from litebert.text.tokenizer import Marking, is_unspaced
 from litebert.text.tokenizer_files import Tokenizer, read_tokenizer
 
-# Characters given to the library at once: its results are large, so that more would only take memory.
+# Characters given to the library at once: its results are large, so more would only cost memory.
 CHUNK = 1 << 16
+
+# What is known of a vocabulary piece, as bits.
+MARKED, UNSPACED_FIRST, UNSPACED_LAST, HANGUL, BARE = (np.uint8(1 << bit) for bit in range(5))
+
+# What East Asian text puts between words, none of it a letter: 、。「」・ and the full-width ，．（）！？
+_UNSPACED_PUNCTUATION = ((0x3000, 0x303F), (0xFF01, 0xFF0F), (0xFF1A, 0xFF20), (0xFF3B, 0xFF40), (0xFF5B, 0xFF65))
+_HANGUL = ((0x1100, 0x11FF), (0x3130, 0x318F), (0xA960, 0xA97F), (0xAC00, 0xD7FF))
+# First bytes of UTF-8 for U+3000..U+9FFF and for Hangul syllables, for pieces that are parts of a character.
+_UNSPACED_LEAD = range(0xE3, 0xEA)
+_HANGUL_LEAD = range(0xEA, 0xEE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,37 +54,37 @@ class RawDocument:
 
 @dataclass(frozen=True, slots=True)
 class Tokenised:
-    """Documents one after the other; one without any token is kept as an empty stretch, so that places still fit."""
+    """Documents one after the other; one without tokens is kept with a count of 0, so that numbering stays right."""
 
     tokens: npt.NDArray[np.unsignedinteger[Any]]
     word_starts: npt.NDArray[np.uint8]
     sentences: npt.NDArray[np.int64]  # where each starts in tokens
-    document_sentences: npt.NDArray[np.int64]  # how many each document has
+    document_sentences: npt.NDArray[np.int64]  # sentences of each document
     document_tokens: npt.NDArray[np.int64]
     characters: npt.NDArray[np.int64]  # of each document
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
-    """What a worker needs to start. The rules are applied before the tokenizer's own."""
+class WorkerSetup:
+    """What a worker process is started with. ``rules`` are applied before the tokenizer's own."""
 
     tokenizer_folder: Path
     family: str
     rules: Rules
-    features: npt.NDArray[np.uint8]  # of ``word_features``, made once for all workers
+    features: npt.NDArray[np.uint8]  # from ``word_features``, made once for all workers
 
 
 class DocumentTokeniser:
-    """A tokenizer and a sentence splitter at work."""
+    """A tokenizer and a sentence splitter, ready for use."""
 
-    def __init__(self, tools: Tools) -> None:
-        tokenizer = read_tokenizer(tools.tokenizer_folder, tools.family)
+    def __init__(self, setup: WorkerSetup) -> None:
+        tokenizer = read_tokenizer(setup.tokenizer_folder, setup.family)
         self._joined = JoinedTexts(tokenizer)
-        self._rules = tools.rules
-        self._features = tools.features
+        self._rules = setup.rules
+        self._features = setup.features
         self._segment = sentence_splitter()
         self._type = token_type(tokenizer.vocab_size)
-        # A text that speaks of [MASK] must not put a real one in the corpus: to a model it would mean something else.
+        # A text that contains "[MASK]" must not put a real one in the corpus: a model would take it for a mask.
         special = special_ids(tokenizer)
         self._plain = np.arange(tokenizer.vocab_size)
         self._plain[list(special.values())] = special["unk"]
@@ -107,7 +129,7 @@ def _chunks(texts: Iterator[str]) -> Iterator[list[str]]:
 
 
 def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
-    """The ids that pretraining needs; a tokenizer without one of them cannot make a store."""
+    """The ids that pretraining needs; an error where the tokenizer lacks one."""
     found = {
         "pad": tokenizer.pad_id,
         "unk": tokenizer.unk_id,
@@ -125,17 +147,111 @@ def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
     return ids
 
 
-_at_work: DocumentTokeniser | None = None
+_tokeniser: DocumentTokeniser | None = None
 
 
-def start_worker(tools: Tools) -> None:
-    """Make a process ready for ``tokenise``."""
-    global _at_work
+def start_worker(setup: WorkerSetup) -> None:
+    """Prepare a process for ``tokenise``."""
+    global _tokeniser
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
-    _at_work = DocumentTokeniser(tools)
+    _tokeniser = DocumentTokeniser(setup)
 
 
 def tokenise(documents: Sequence[RawDocument]) -> Tokenised:
     """The work of one task."""
-    assert _at_work is not None
-    return _at_work(documents)
+    assert _tokeniser is not None
+    return _tokeniser(documents)
+
+
+def word_features(tokenizer: Tokenizer) -> npt.NDArray[np.uint8]:
+    """The bits of every piece of a vocabulary."""
+    marking = tokenizer.marking
+    special = {tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id}
+    table = np.zeros(tokenizer.vocab_size, np.uint8)
+    for index in range(len(table)):
+        if index in special:
+            table[index] = MARKED
+        elif index == tokenizer.unk_id:
+            # In wordpiece it stands for a whole word; elsewhere for some characters of one.
+            table[index] = MARKED if marking in ("wordpiece", "whole") else 0
+        else:
+            table[index] = piece_features(tokenizer.piece(index), marking)
+    return table
+
+
+def piece_features(piece: str, marking: Marking) -> np.uint8:
+    """The bits of one piece."""
+    if marking == "whole":
+        return MARKED
+    marked, data = _bytes_of(piece, marking)
+    features = MARKED if marked else np.uint8(0)
+    if not data:
+        return features | BARE if marked else features
+    if data.isascii():
+        return features
+    text = data.decode("utf-8", "replace")
+    if _unspaced(text[0]) or (text[0] == "\ufffd" and data[0] in _UNSPACED_LEAD):
+        features |= UNSPACED_FIRST
+    if _unspaced(text[-1]):
+        features |= UNSPACED_LAST
+    if any(map(_is_hangul, text)) or (text[0] == "\ufffd" and data[0] in _HANGUL_LEAD):
+        features |= HANGUL
+    return features
+
+
+def word_starts(
+    tokens: npt.NDArray[np.intp], sentences: npt.NDArray[np.intp], features: npt.NDArray[np.uint8]
+) -> npt.NDArray[np.uint8]:
+    """1 for every token that begins a word; ``sentences`` are the tokens that begin a sentence, 0 the first."""
+    if not len(tokens):
+        return np.zeros(0, np.uint8)
+    own = features[tokens]
+    starts = (own & MARKED) != 0
+    starts[sentences] = True
+    before = np.zeros_like(own)
+    before[1:] = own[:-1]
+    unspaced = ((own & UNSPACED_FIRST) | (before & UNSPACED_LAST)) != 0
+    if unspaced.any():
+        if (own & HANGUL).any():
+            firsts = np.flatnonzero(starts)
+            korean = np.bitwise_or.reduceat(own & HANGUL, firsts) != 0
+            unspaced &= ~np.repeat(korean, np.diff(firsts, append=len(own)))
+        after_bare = (before & BARE) != 0
+        starts |= unspaced & ~after_bare
+    return starts.astype(np.uint8)
+
+
+def _bytes_of(piece: str, marking: Marking) -> tuple[bool, bytes]:
+    """Whether a piece is marked as the beginning of a word, and the bytes of its text."""
+    if marking == "wordpiece":
+        continues = piece.startswith("##") and len(piece) > 2
+        return not continues, (piece[2:] if continues else piece).encode()
+    if marking == "byte-level":
+        data = bytes(_BYTES[sign] for sign in piece if sign in _BYTES)
+        return data[:1] in (b" ", b"\n", b"\t"), data.lstrip(b" \n\t")
+    if len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">"):  # byte fallback
+        return False, bytes([int(piece[3:5], 16)])
+    return piece.startswith("▁"), piece.lstrip("▁").encode()
+
+
+def _byte_signs() -> dict[str, int]:
+    """How byte-level vocabularies spell bytes: as the character of that number, or from 256 on if unprintable."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(256 + place): byte for place, byte in enumerate(others)}
+
+
+_BYTES = _byte_signs()
+
+
+def _within(character: str, ranges: Sequence[tuple[int, int]]) -> bool:
+    point = ord(character)
+    return any(first <= point <= last for first, last in ranges)
+
+
+def _unspaced(character: str) -> bool:
+    return is_unspaced(character) or _within(character, _UNSPACED_PUNCTUATION)
+
+
+def _is_hangul(character: str) -> bool:
+    return _within(character, _HANGUL)

@@ -16,7 +16,7 @@ from torch import Tensor
 from litebert.errors import InputError
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
-from litebert.shrink.dev_inputs import packed
+from litebert.shrink.tuning import packed
 from litebert.tasks.encoding import Inputs
 from litebert.tasks.objective import takes_segments
 

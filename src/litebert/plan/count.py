@@ -30,7 +30,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from litebert.corpus.rows import Batch
+from litebert.corpus.batches import Batch
 from litebert.nn.attention import HALF, _attend_padded, _attend_runs, attend
 from litebert.nn.config import EncoderConfig
 from litebert.nn.layout import Layout

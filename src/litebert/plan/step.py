@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from litebert.config import build
-from litebert.corpus.rows import Batch
+from litebert.corpus.batches import Batch
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
 from litebert.nn.layout import Layout

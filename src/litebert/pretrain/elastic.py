@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from litebert.corpus.rows import Batch
+from litebert.corpus.batches import Batch
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
 from litebert.pretrain.objective import Pretraining, on_device, order_sums, part_sums

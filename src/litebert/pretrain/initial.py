@@ -10,8 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from litebert.corpus.frequencies import log_frequencies
-from litebert.corpus.store import Store
+from litebert.corpus.store import Store, log_frequencies
 from litebert.nn.blocks import AttentionBlock, FeedForwardBlock
 from litebert.nn.network import Network
 from litebert.pretrain.recipe import Recipe

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from litebert.corpus.rows import Batch
+from litebert.corpus.batches import Batch
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
 from litebert.pretrain.order import even_weights, with_pull

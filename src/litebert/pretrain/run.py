@@ -9,8 +9,7 @@ from typing import Any
 import torch
 
 from litebert.checkpoints.folder import Loaded, load_model, model_folder, save_model
-from litebert.corpus.frequencies import unigram_entropy
-from litebert.corpus.store import Store
+from litebert.corpus.store import Store, unigram_entropy
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig, preset_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
-from litebert.corpus.batch_settings import BatchSettings
 from litebert.corpus.batches import Batches
-from litebert.corpus.pairs import Order
+from litebert.corpus.settings import BatchSettings, Order
 from litebert.corpus.store import Store
 from litebert.errors import InputError
 from litebert.nn.network import Network

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from litebert.corpus.batch_settings import BatchSettings
 from litebert.corpus.batches import Batches
+from litebert.corpus.settings import BatchSettings
 from litebert.corpus.store import Store
 from litebert.nn.config import EncoderConfig
 from litebert.pretrain.depths import depth_stages

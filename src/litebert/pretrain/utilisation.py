@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from litebert.corpus.rows import Batch
+from litebert.corpus.batches import Batch
 from litebert.nn.config import EncoderConfig
 from litebert.plan.arithmetic import flops_per_token, head_flops
 

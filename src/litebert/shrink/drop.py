@@ -1,4 +1,4 @@
-"""Taking layers out of a network: an edit of its plan, after which blocks that no depth runs are thrown away."""
+"""Dropping layers of a network: an edit of its plan, after which blocks that no depth runs are removed."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,14 +22,14 @@ def kept_plan(plan: Plan, kept: Sequence[int]) -> Plan:
 
 
 def shrunk_config(config: EncoderConfig, kept: Sequence[int]) -> EncoderConfig:
-    """The encoder with these layers only, its blocks numbered anew; without a custom plan where that can be."""
+    """The encoder with these layers only, its blocks renumbered; without a custom plan where possible."""
     used = [_used(kept_plan(config.plan, kept), kind) for kind in (0, 1)]
     plan = tuple(
         (used[0].index(attention), used[1].index(feed_forward))
         for attention, feed_forward in kept_plan(config.plan, kept)
     )
     plain = replace(config, num_layers=len(plan), num_groups=1, layers_per_group=1, custom_plan=())
-    shares = sorted(_SHARES, key=lambda share: share != config.share)  # its own word for it first
+    shares = sorted(_SHARES, key=lambda share: share != config.share)  # its own setting first
     divisors = [size for size in range(1, len(plan) + 1) if len(plan) % size == 0]
     for share, inner, groups in product(shares, divisors, range(1, len(plan) + 1)):
         if groups * inner <= len(plan):
@@ -58,7 +58,7 @@ def drop_layers(network: Network, kept: Sequence[int]) -> Network:
 
 
 def _used(plan: Plan, kind: int) -> list[int]:
-    """The blocks of a kind that a plan runs, as they first occur: the numbering that sharing and groups have, too."""
+    """The blocks of a kind that a plan runs, in order of first use, as sharing and groups number them, too."""
     return list(dict.fromkeys(blocks[kind] for blocks in plan))
 
 
@@ -69,7 +69,7 @@ def _block(name: str) -> int | None:
 
 
 def sharing(plan: Plan) -> Sharing:
-    """Whether all layers are one and the same, some have a block in common, or none."""
+    """Whether all layers are the same, some share a block, or none do."""
     if len(set(plan)) == 1 and len(plan) > 1:
         return "all"
     distinct = min(len(set(blocks)) for blocks in zip(*plan, strict=True))
@@ -77,7 +77,7 @@ def sharing(plan: Plan) -> Sharing:
 
 
 def same_model(plan: Plan, kept: Sequence[int]) -> list[Strategy]:
-    """The strategies (of those that need no text) that leave the very same model with as many layers."""
+    """The strategies that need no text and leave the same model with this number of layers."""
     count = len(plan) - len(kept)
     chosen = kept_plan(plan, kept)
     return [
@@ -86,5 +86,5 @@ def same_model(plan: Plan, kept: Sequence[int]) -> list[Strategy]:
 
 
 def count_parameters(config: NetworkConfig) -> int:
-    """Parameters of a network with the heads it has; a shared block counts once."""
+    """Parameters of a network including its heads; a shared block counts once."""
     return sum(shape.numel() for shape in expected_shapes(config).values())

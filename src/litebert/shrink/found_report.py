@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from litebert.report import COLOURS, GREY, MARKERS, Plot, Report, Section, Table, note, notes
-from litebert.shrink.for_task import Standing, TaskReport
+from litebert.shrink.search import Standing, TaskReport
 from litebert.shrink.strategies import layers_in_words, ranges
 
 if TYPE_CHECKING:

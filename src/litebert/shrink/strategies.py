@@ -1,7 +1,7 @@
 """Which layers to drop (Poor Man's BERT, section 3). No torch: layers are numbers, 1 at the bottom.
 
-The paper gives lists for 2, 4 and 6 layers of 12; here each strategy is a rule for any depth and any number, with the
-paper's lists where it has them. Ties go to the upper layer, since the top is what the paper loses least by dropping.
+The paper gives lists for 2, 4 and 6 layers of 12; here each strategy is a rule for any depth and any number that agrees
+with the paper's lists. Ties go to the upper layer, since dropping the top costs least in the paper.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,7 +44,7 @@ def _alternate(layers: Sequence[int], count: int, first: int) -> Layers:
 
 
 def symmetric(depth: int, count: int) -> Layers:
-    """Layers in the middle; both ends stay, the lower one by a layer more where they cannot be equal."""
+    """Layers in the middle; both ends stay, the lower one a layer longer where they cannot be equal."""
     below = (depth - count + 1) // 2
     return tuple(range(below + 1, below + count + 1))
 
@@ -63,13 +63,13 @@ def parse_strategy(name: str) -> Strategy:
 
 
 def check_count(depth: int, count: int) -> None:
-    """An error unless so many layers can go and leave something."""
+    """An error unless ``count`` layers can be dropped and at least one is left."""
     if count < 1:
-        raise InputError(f"--drop is {count} but must be 1 or more")
+        raise InputError(f"drop is {count} but must be 1 or more")
     if count > depth:
-        raise InputError(f"--drop is {count} but the model has only {layers_in_words(depth)}")
+        raise InputError(f"drop is {count} but the model has only {layers_in_words(depth)}")
     if count == depth:
-        raise InputError(f"--drop {count} leaves nothing of {layers_in_words(depth)}; drop {depth - 1} at the most")
+        raise InputError(f"drop is {count}, which leaves nothing of {layers_in_words(depth)}; drop at most {depth - 1}")
 
 
 def layers_in_words(count: int) -> str:
@@ -84,7 +84,7 @@ def drop_fixed(strategy: Strategy, depth: int, count: int) -> Layers:
 
 
 def drop_similar(cosines: Sequence[float], count: int) -> Layers:
-    """The layers whose output is most like their input: ``cosines[0]`` is of layer 1."""
+    """The layers whose output is most similar to their input; ``cosines[0]`` belongs to layer 1."""
     check_count(len(cosines), count)
     order = sorted(range(1, len(cosines) + 1), key=lambda layer: (cosines[layer - 1], layer), reverse=True)
     return tuple(sorted(order[:count]))
@@ -104,7 +104,7 @@ def drop_greedily(depth: int, count: int, loss: Callable[[Layers], float]) -> tu
 
 
 def without(layers: Sequence[int], *dropped: int) -> Layers:
-    """What is left of ``layers``."""
+    """``layers`` without the dropped ones."""
     return tuple(layer for layer in layers if layer not in dropped)
 
 
@@ -114,21 +114,21 @@ def kept_of(depth: int, dropped: Sequence[int]) -> Layers:
 
 
 def parse_kept(text: str, depth: int) -> Layers:
-    """``1,2,5-7`` as layers to keep, each of them there and named once."""
+    """``1,2,5-7`` as layers to keep, each of which exists and is named once."""
     named: list[int] = []
     for word in text.replace(" ", ",").split(","):
         low, dash, high = word.partition("-")
         if word and not (low.isdecimal() and (high.isdecimal() or not dash)):
-            raise InputError(f"--keep has '{word}', which is no layer; write numbers such as 1,2,5-7")
+            raise InputError(f"keep has '{word}', which is not a layer; write numbers such as 1,2,5-7")
         if word:
             named += range(int(low), int(high or low) + 1)
     if not named:
-        raise InputError("--keep names no layer, so nothing would be left; write numbers such as 1,2,5-7")
+        raise InputError("keep names no layer, so nothing would be left; write numbers such as 1,2,5-7")
     for layer in named:
         if not 1 <= layer <= depth:
-            raise InputError(f"--keep names layer {layer} but the model has layers 1 to {depth}")
+            raise InputError(f"keep names layer {layer} but the model has layers 1 to {depth}")
         if named.count(layer) > 1:
-            raise InputError(f"--keep names layer {layer} twice; name each layer once")
+            raise InputError(f"keep names layer {layer} twice; name each layer once")
     return tuple(sorted(named))
 
 

@@ -1,49 +1,58 @@
-"""What a score of some layers costs: dropping them, fine-tuning (or distilling) what is left, and scoring it on dev.
+"""The score and the cost of some layers: drop the others, fine-tune (or distil) what is left, score it on dev, time it.
 
-Layers go before fine-tuning, after it, or in steps: some go, what is left is fine-tuned, more go. With ``recover`` what
-is left of the fine-tuned model, its head included (as DistilBERT begins), learns from the whole of it, same seed. Runs
-lie in folders of their own until their models are of no more use; one that was cut goes on.
+Layers are dropped before fine-tuning, after it, or in steps with fine-tuning after each. With ``recover`` what is left
+of the fine-tuned model, including its head (as DistilBERT begins), learns from the whole model of the same seed. Runs
+have folders of their own until their models are no longer needed; an interrupted run is resumed.
 """
 
 import gc
 import math
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
 
-from litebert.analyse.change import contribution
+from litebert.analyse.inputs import BATCH_TOKENS, Inputs
+from litebert.analyse.layer_statistics import contribution
 from litebert.checkpoints.folder import Loaded, load_model, save_model
 from litebert.distill.run import with_teacher
 from litebert.distill.settings import DistillSettings
 from litebert.distill.teacher import TAUGHT, load_teacher
 from litebert.errors import InputError, nearest
+from litebert.nn.layout import Layout
+from litebert.nn.network import Network
 from litebert.runs import MODEL_FOLDER, parent_of, read_run, update_run, write_run
-from litebert.shrink.dev_inputs import packed
 from litebert.shrink.drop import drop_layers
 from litebert.shrink.strategies import FIXED, Fixed, Layers, Strategy, drop_similar, kept_of
+from litebert.tasks.encoding import Inputs as Encoded
+from litebert.tasks.encoding import encode
 from litebert.tasks.examples import TaskData
 from litebert.tasks.finetuning import FinetuneSettings, Prepared, finetune
 from litebert.tasks.keeper import Keeper
 from litebert.tasks.predicting import TASK_FILE, Predictor
+from litebert.tasks.starting import start_network, task_heads
 from litebert.train.precision import default_precision
 from litebert.train.stop import StopSignal
 
 TRIALS_FILE, TRIALS_FOLDER = "trials.jsonl", "trials"
-# Bottom is the paper's control and greedy would go by another loss than the task's.
+# Bottom is the paper's control, and greedy is guided by another loss than the task's.
 USUAL: tuple[Strategy, ...] = ("contribution", "top", "symmetric", "even", "odd")
 When = Literal["before", "after", "steps"]
-STEP = 2  # layers that go at a time, in steps
-STOPPED = "stopped; the same command with --resume goes on"
+STEP = 2  # layers dropped at a time, in steps
+ROUNDS = 5  # of timing, of which the fastest counts: others may use the machine, too
+TIMED = {"cpu": 128, "cuda": 8192}  # inputs that are timed
+STOPPED = "stopped; run the same command again with resume to continue"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Way:
-    """When layers go, and how what is left recovers: from the labels alone, or from the whole model, too."""
+class DropSchedule:
+    """When layers are dropped, and how the rest recovers: from labels alone, or also from the whole model."""
 
     when: When = "before"
     recover: DistillSettings | None = None
@@ -53,38 +62,38 @@ class Way:
 
 
 def parse_when(word: str) -> When:
-    """What ``--when`` names."""
+    """The value of ``when`` with this name."""
     for when in get_args(When):
         if when == word:
             return when
     raise InputError(
-        f"--when is '{word}' but must be before or after (fine-tuning), or steps{nearest(word, get_args(When))}"
+        f"when is '{word}' but must be before or after (fine-tuning), or steps{nearest(word, get_args(When))}"
     )
 
 
 class Tuning:
-    """Runs of candidates for one task. Call ``score`` with the layers kept and a seed."""
+    """Fine-tuning runs of candidates for one task. Call ``score`` with the layers kept and a seed."""
 
-    def __init__(self, settings: FinetuneSettings, prepared: Prepared, way: Way | None = None) -> None:
-        self.settings, self.prepared, self.way = settings, prepared, way or Way()
-        self.stop: StopSignal | None = None  # tells that no further run is to begin
+    def __init__(self, settings: FinetuneSettings, prepared: Prepared, schedule: DropSchedule | None = None) -> None:
+        self.settings, self.prepared, self.schedule = settings, prepared, schedule or DropSchedule()
+        self.stop: StopSignal | None = None  # set when no further run may begin
         self._everything = tuple(range(1, prepared.source.network.config.encoder.num_layers + 1))
-        if self.way.recover is not None and prepared.data.kind not in TAUGHT:
-            raise InputError(f"--recover distils, which {prepared.data.kind} tasks cannot; leave it out")
+        if self.schedule.recover is not None and prepared.data.kind not in TAUGHT:
+            raise InputError(f"recover distils, which {prepared.data.kind} tasks do not support; leave it out")
 
     def folder(self, kept: Layers, seed: int) -> Path:
         return self.settings.out / TRIALS_FOLDER / f"{'-'.join(map(str, kept))}-seed-{seed}"
 
     def is_begun(self, kept: Layers, seed: int) -> bool:
-        """Whether a run was cut and will go on, or ended before it was asked for."""
+        """Whether a run was interrupted and will be resumed, or ended before its score was asked for."""
         return read_run(self.folder(kept, seed)) is not None
 
     def is_needed(self, folder: Path) -> bool:
         """Whether other runs may begin with, or learn from, the model in a folder of a trial."""
-        if self.way.when == "steps":
+        if self.schedule.when == "steps":
             return True
         whole = "-".join(map(str, self._everything))
-        return self.way != Way() and folder.name.startswith(f"{whole}-seed-")
+        return self.schedule != DropSchedule() and folder.name.startswith(f"{whole}-seed-")
 
     def score(self, kept: Layers, seed: int) -> float:
         """Drop, train, and score on dev."""
@@ -98,21 +107,21 @@ class Tuning:
             shutil.rmtree(out)
             done = None
         small = self._start(kept, seed)
-        if kept != self._everything and self.way.when == "after" and self.way.recover is None:
+        if kept != self._everything and self.schedule.when == "after" and self.schedule.recover is None:
             return self._score_as_it_is(small, out, seed)
         prepared = replace(self.prepared, source=small)
-        if kept != self._everything and self.way.recover is not None:
-            teacher = load_teacher(str(self._trained(self._everything, seed)), self.way.recover)
+        if kept != self._everything and self.schedule.recover is not None:
+            teacher = load_teacher(str(self._trained(self._everything, seed)), self.schedule.recover)
             prepared = with_teacher(prepared, teacher)
         settings = replace(self.settings, out=out, seed=seed, resume=done is not None, watched=False)
         result = finetune(settings, self.prepared.data, lambda _: None, prepared)
-        _let_go(settings.device)
+        _free_memory(settings.device)
         if result.status == "stopped":
             raise InputError(STOPPED)
         return _finite(result.score)
 
     def _start(self, kept: Layers, seed: int) -> Loaded:
-        """What a run begins with: layers of the pretrained model, or of one that was fine-tuned with this seed."""
+        """What a run starts from: layers of the pretrained model, or of one fine-tuned with this seed."""
         before = self._before(kept)
         if before is None:
             return Loaded(drop_layers(self.prepared.source.network, kept), self.prepared.tokenizer)
@@ -120,10 +129,10 @@ class Tuning:
         return Loaded(drop_layers(network, [before.index(layer) + 1 for layer in kept]), self.prepared.tokenizer)
 
     def _before(self, kept: Layers) -> Layers | None:
-        """The layers that are fine-tuned first, None where the pretrained model loses some; upper ones go first."""
-        if kept == self._everything or self.way == Way():
+        """The layers to fine-tune first, None to drop from the pretrained model; upper layers go first."""
+        if kept == self._everything or self.schedule == DropSchedule():
             return None
-        if self.way.when != "steps":
+        if self.schedule.when != "steps":
             return self._everything
         last_to_go = [layer for layer in self._everything if layer not in kept][:STEP]
         return tuple(sorted({*kept, *last_to_go}))
@@ -136,7 +145,7 @@ class Tuning:
         return folder
 
     def _score_as_it_is(self, small: Loaded, out: Path, seed: int) -> float:
-        """What fewer layers of a fine-tuned model score without any more training."""
+        """The score of fewer layers of a fine-tuned model without more training."""
         shutil.rmtree(out, ignore_errors=True)
         device = torch.device(self.settings.device)
         numbers = self.settings.precision or default_precision(device)
@@ -151,7 +160,7 @@ class Tuning:
         return _finite(score)
 
     def put_best(self, kept: Layers, seeds: Sequence[int], target: Path) -> None:
-        """The best seed's model as the one that was asked for; trained again where its folder is gone."""
+        """Move the best seed's model to ``target``; trained again where its folder is gone."""
         best = max(seeds, key=lambda seed: _score_of(self.folder(kept, seed)))
         if not (self.folder(kept, best) / MODEL_FOLDER).is_dir():
             self.score(kept, best)
@@ -159,15 +168,15 @@ class Tuning:
         (self.folder(kept, best) / MODEL_FOLDER).rename(target)
 
 
-def _let_go(device: str) -> None:
-    """Give a GPU's memory back: what a run leaves refers to itself in circles, which Python clears at its leisure."""
+def _free_memory(device: str) -> None:
+    """Free GPU memory: a run leaves reference cycles, which Python collects late."""
     if device == "cuda":
         gc.collect()
         torch.cuda.empty_cache()
 
 
 def _finite(score: float) -> float:
-    """The score, or nothing for a run that fell apart whatever was tried."""
+    """The score, or 0 for a run that diverged in every attempt."""
     return score if math.isfinite(score) else 0.0
 
 
@@ -178,7 +187,7 @@ def _score_of(folder: Path) -> float:
 
 
 def keeping_rules(names: Sequence[Strategy], prepared: Prepared, device: str) -> dict[str, Callable[[int], Layers]]:
-    """For each strategy the layers it keeps; contribution goes by the task's dev texts."""
+    """For each strategy the layers it keeps; contribution is measured on the task's dev texts."""
     network = prepared.source.network
     depth = network.config.encoder.num_layers
     rules: dict[str, Callable[[int], Layers]] = {}
@@ -191,7 +200,7 @@ def keeping_rules(names: Sequence[Strategy], prepared: Prepared, device: str) ->
         elif name in FIXED:
             rules[name] = partial(_keep_fixed, FIXED[name], depth)
         else:
-            raise InputError(f"--strategy {name} goes by another loss than the task's; choose {', '.join(USUAL)}")
+            raise InputError(f"strategy {name} uses another loss than the task's; choose {', '.join(USUAL)}")
     return rules
 
 
@@ -204,32 +213,76 @@ def _keep_fixed(rule: Fixed, depth: int, count: int) -> Layers:
 
 
 def note_runs(settings: FinetuneSettings, facts: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
-    """Write down what was asked for; on resume, an error where scores of before would not be comparable."""
+    """Record the settings; on resume, an error where the earlier scores would not be comparable."""
     before = read_run(settings.out) if settings.resume else None
     if before is not None:
         for name, value in facts.items():
             if before.settings.get(name) != value:
-                raise InputError(f"the runs in {settings.out} were made with another {name}; name another folder")
+                raise InputError(f"the runs in {settings.out} were made with another {name}; choose another folder")
         update_run(settings.out, status="running")
         return
     parents = [parent_of("source", Path(settings.model))] if Path(settings.model).is_dir() else []
     write_run(settings.out, "shrink", {**facts, **asked}, parents=parents, status="running")
 
 
-def comparable(settings: FinetuneSettings, prepared: Prepared, way: Way) -> dict[str, Any]:
+def comparable(settings: FinetuneSettings, prepared: Prepared, schedule: DropSchedule) -> dict[str, Any]:
     """What scores must have in common to be compared."""
     return {
         "model": settings.model,
         "task": prepared.data.name,
         "data": prepared.fingerprint,
         "recipe": repr(prepared.recipe),
-        **({"way": way.as_plain()} if way != Way() else {}),
+        **({"way": schedule.as_plain()} if schedule != DropSchedule() else {}),
     }
 
 
 def check_metric(data: TaskData) -> None:
-    """An error where the score is no share, so that a percentage of it means nothing."""
+    """An error where the score is not a share, so that a tolerance in percent has no meaning."""
     from litebert.tasks.metrics import IN_UNITS
 
     if data.metrics[0] in IN_UNITS:
-        raise InputError(f"{data.name} is scored by {data.metrics[0]}, which is no share that a tolerance could be of")
+        raise InputError(
+            f"{data.name} is scored by {data.metrics[0]}, which is not a share, so a tolerance has no meaning"
+        )
+
+
+def with_head(prepared: Prepared, kept: Layers) -> Network:
+    """These layers with the head of the task, as a run starts."""
+    heads = task_heads(prepared.data, answerable=prepared.recipe.answerable)
+    return start_network(drop_layers(prepared.source.network, kept), heads, prepared.recipe, 0)[0]
+
+
+def inference_seconds(
+    networks: Sequence[Network], prepared: Prepared, where: str, *, inputs: int | None = None, rounds: int = ROUNDS
+) -> list[float]:
+    """Seconds per input of each network; every round times all of them, so that a busy machine slows all alike."""
+    device = torch.device(where)
+    items = list(islice(cycle(prepared.dev[0].items), inputs or TIMED[device.type]))  # fewer would leave a GPU idle
+    encoded = encode(items, prepared.tokenizer, prepared.note.encoding())
+    numbers = default_precision(device)
+    predictors = [
+        Predictor(network.to(device), prepared.tokenizer, prepared.note, device, kind_of_numbers=numbers)
+        for network in networks
+    ]
+    best = [float("inf")] * len(predictors)
+    for turn in range(rounds + 1):
+        for place, predictor in enumerate(predictors):
+            begun = time.perf_counter()
+            predictor.scores(encoded)
+            if turn:  # the first one warms up
+                best[place] = min(best[place], time.perf_counter() - begun)
+    return [seconds / len(items) for seconds in best]
+
+
+def packed(encoded: Encoded, device: str) -> Iterator[Inputs]:
+    """The inputs of a task as packed batches of a bounded number of tokens."""
+    lengths = encoded.lengths.tolist()
+    first = 0
+    while first < len(lengths):
+        last = first + 1
+        while last < len(lengths) and sum(lengths[first : last + 1]) <= BATCH_TOKENS:
+            last += 1
+        some = slice(int(encoded.starts[first]), int(encoded.starts[last]))
+        ids, segments = (torch.from_numpy(part[some]).long().to(device) for part in (encoded.ids, encoded.segments))
+        yield Inputs(ids, Layout.of(lengths[first:last], device), segments)
+        first = last

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from litebert.corpus.build import BuildSettings, available_cores, build_store
-from litebert.corpus.ordered import OrderedPool
+from litebert.corpus.worker_pool import OrderedPool
 from litebert.errors import InputError
 from litebert.text.raw import documents
 from litebert.text.tokenizer_files import read_tokenizer

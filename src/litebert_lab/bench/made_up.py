@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from litebert.corpus.rows import Batch, write_padding
+from litebert.corpus.batches import Batch, BatchArrays, write_padding
 from litebert.nn.config import EncoderConfig
 from litebert_lab.bench.forward import mixed_lengths
 
@@ -41,7 +41,7 @@ def made_up_batch(
     mask_positions[:masked], mask_targets[:masked] = places, ids[places]
     ids[places] = MASK
     words = np.ones(tokens, np.uint8)
-    write_padding(config.pad_id, length, ids, segments, positions, words, starts, labels, used, count)
+    write_padding(BatchArrays(ids, segments, positions, words, starts, labels), used, count, config.pad_id, length)
     return Batch(
         epoch=0,
         index=seed,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import torch
 
-from litebert.corpus.rows import Batch
+from litebert.corpus.batches import Batch
 from litebert.nn.network import Network
 from litebert.pretrain.objective import LOGIT_CHUNK, Pretraining
 from litebert.train import precision

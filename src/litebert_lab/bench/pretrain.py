@@ -17,9 +17,8 @@ import torch
 from torch import nn
 
 from litebert.checkpoints.folder import model_config
-from litebert.corpus.batch_settings import BatchSettings
-from litebert.corpus.batches import Batches
-from litebert.corpus.rows import Batch
+from litebert.corpus.batches import Batch, Batches
+from litebert.corpus.settings import BatchSettings
 from litebert.corpus.store import Store
 from litebert.errors import InputError, nearest
 from litebert.nn.config import EncoderConfig

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from litebert.checkpoints.folder import save_model
-from litebert.corpus.rows import Batch
+from litebert.corpus.batches import Batch
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
 from litebert.nn.network import Network

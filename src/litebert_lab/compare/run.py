@@ -11,19 +11,20 @@ from dataclasses import dataclass, replace
 
 from litebert.durations import format_duration
 from litebert.runs import RunLock, update_run
-from litebert.shrink.costs import inference_seconds, with_head
 from litebert.shrink.drop import count_parameters, kept_plan, sharing
 from litebert.shrink.strategies import FIXED, Layers, Strategy, check_count, kept_of
 from litebert.shrink.trials import Trials
 from litebert.shrink.tuning import (
     TRIALS_FILE,
     TRIALS_FOLDER,
+    DropSchedule,
     Tuning,
-    Way,
     check_metric,
     comparable,
+    inference_seconds,
     keeping_rules,
     note_runs,
+    with_head,
 )
 from litebert.tasks.examples import TaskData
 from litebert.tasks.finetuning import FinetuneSettings, Prepared, check_folder, prepare
@@ -42,7 +43,7 @@ class Grid:
     drops: tuple[int, ...]
     strategies: tuple[Strategy, ...]
     seeds: tuple[int, ...]
-    way: Way
+    way: DropSchedule
 
 
 def compare(

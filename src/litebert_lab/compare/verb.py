@@ -1,14 +1,78 @@
 """``litebert-lab compare``. Light at import: what the command needs, it imports when it runs."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from litebert.errors import InputError
-from litebert.shrink.task_verbs import TaskAsked
+
+if TYPE_CHECKING:
+    from litebert.shrink.strategies import Strategy
+    from litebert.shrink.tuning import DropSchedule
+    from litebert.tasks.examples import TaskData
+    from litebert.tasks.finetuning import FinetuneSettings
 
 COMPARISON, PAGE = "comparison.json", "comparison.html"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonRequest:
+    """What to compare, on which tasks, and how the runs are made."""
+
+    model: str
+    words: tuple[str, ...]
+    task: str | None
+    data: Path | None
+    columns: str | None
+    label: str | None
+    output: Path
+    strategy: str | None
+    seeds: int
+    when: str
+    recover: bool
+    resume: bool
+    device: str
+
+    def schedule(self) -> "DropSchedule":
+        """When layers are dropped, and how the rest recovers."""
+        from litebert.distill.settings import DistillSettings
+        from litebert.shrink.tuning import DropSchedule, parse_when
+
+        return DropSchedule(when=parse_when(self.when), recover=DistillSettings() if self.recover else None)
+
+    def strategies(self, usual: "tuple[Strategy, ...]") -> "tuple[Strategy, ...]":
+        from litebert.shrink.strategies import parse_strategy
+
+        if self.strategy is None:
+            return usual
+        return tuple(dict.fromkeys(parse_strategy(word) for word in self.strategy.split(",") if word))
+
+    def read(self, task: str | None) -> "TaskData":
+        from litebert.tasks.find import read_task
+
+        return read_task(task, self.data, text=self.columns, label=self.label)
+
+    def settings(self, data: "TaskData", words: tuple[str, ...] = ()) -> "FinetuneSettings":
+        from litebert.tasks.finetuning import FinetuneSettings
+        from litebert.tasks.recipes import read_finetune_recipe
+
+        return FinetuneSettings(
+            model=self.model,
+            out=self.output,
+            recipe=read_finetune_recipe("budget", data.name, data.kind, [*words, *self.words]),
+            resume=self.resume,
+            device=self.device,
+        )
+
+    def check(self) -> None:
+        """What is wrong before anything is read."""
+        if self.seeds < 1:
+            raise InputError(f"seeds is {self.seeds} but must be 1 or more")
+        from litebert.train.device import usable_device
+
+        usable_device(self.device)
 
 
 def compare(
@@ -38,7 +102,7 @@ def compare(
     if out is None:
         raise InputError("say where the runs and what they give go with -o FOLDER")
     drops = parse_drops(drop)
-    asked = TaskAsked(
+    asked = ComparisonRequest(
         model=model,
         words=tuple(overrides or ()),
         task=task,
@@ -61,7 +125,7 @@ def compare(
     from litebert_lab.compare import run
     from litebert_lab.compare.comparison import comparison_report
 
-    strategies, way = asked.strategies(run.COMPARED), asked.way()
+    strategies, way = asked.strategies(run.COMPARED), asked.schedule()
     grid = run.Grid(drops=drops, strategies=strategies, seeds=tuple(range(seeds)), way=way)
     names: list[str | None] = [name for name in task.split(",") if name] if task else [None]
     tasks = []

@@ -11,8 +11,7 @@ from typing import Any
 import torch
 
 from litebert.checkpoints.training import saved_states
-from litebert.corpus.frequencies import unigram_entropy
-from litebert.corpus.store import Store
+from litebert.corpus.store import Store, unigram_entropy
 from litebert.durations import format_duration, parse_duration
 from litebert.errors import InputError
 from litebert.nn.config import preset_config

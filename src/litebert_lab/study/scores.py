@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from litebert.checkpoints.folder import load_model
-from litebert.corpus.pairs import Order
+from litebert.corpus.settings import Order
 from litebert.corpus.store import Store
 from litebert.errors import InputError
 from litebert.pretrain.score import Table, prefix_of, score_network

@@ -59,7 +59,7 @@ def test_every_strategy_by_every_number_and_a_stopped_comparison_goes_on(
     with monkeypatch.context() as patched:
         patched.setattr(Loop, "_step", asked_to_stop)
         code, _, err = litebert_lab("compare", model, *words, "-o", tmp_path / "cut", "--resume")
-    assert code == 2 and "stopped; the same command with --resume goes on" in err
+    assert code == 2 and "stopped; run the same command again with resume to continue" in err
     assert len((tmp_path / "cut" / "table" / "trials.jsonl").read_text().splitlines()) == len(calls) - 1 == 5
     code, out, err = litebert_lab("compare", model, *words, "-o", tmp_path / "cut", "--resume")
     assert code == 0, err

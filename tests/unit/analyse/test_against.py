@@ -5,8 +5,7 @@ import copy
 import pytest
 import torch
 
-from litebert.analyse.against import check_comparable
-from litebert.analyse.measure import measure
+from litebert.analyse.measure import check_comparable, measure
 from litebert.errors import InputError
 
 
@@ -39,7 +38,7 @@ def test_shared_layers_all_show_the_one_block_s_change(make_network, make_inputs
     assert len(set(found.weight_change)) == 1 and found.weight_change[0] > 0.1
 
 
-def test_models_that_do_not_correspond_are_refused(make_network):
+def test_models_that_do_not_correspond_are_an_error(make_network):
     with pytest.raises(InputError, match="has 6 layers where the model has 4"):
         check_comparable(make_network().encoder, make_network(num_layers=6).encoder, "other")
     with pytest.raises(InputError, match="width"):

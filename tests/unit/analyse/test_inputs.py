@@ -57,7 +57,7 @@ def test_a_sample_stops_when_it_has_enough(letters):
     assert list(first_tokens(iter(["abcd"] * 100), letters, 9)) == ["abcd"] * 3
 
 
-def test_a_tokenizer_of_another_model_is_noticed(letters):
+def test_a_tokenizer_of_another_model_is_an_error(letters):
     small = EncoderConfig(vocab_size=10, width=8, embedding_width=8, num_heads=2, feed_forward_width=8)
-    with pytest.raises(InputError, match="name the model's own with --tokenizer"):
+    with pytest.raises(InputError, match="set tokenizer to the model's own"):
         list(batches(iter(["xyz"]), letters, small))

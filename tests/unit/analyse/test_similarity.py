@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from litebert.analyse.similarity import GROUP, Similarity, group_hsic
+from litebert.analyse.layer_statistics import GROUP, Similarity, group_hsic
 
 
 def hsic_by_definition(x: np.ndarray, y: np.ndarray) -> float:
@@ -16,7 +16,7 @@ def hsic_by_definition(x: np.ndarray, y: np.ndarray) -> float:
     return float(np.mean(terms))
 
 
-def test_unbiased_hsic_is_what_it_is_defined_as():
+def test_unbiased_hsic_follows_its_definition():
     generator = np.random.default_rng(0)
     x, y = generator.normal(size=(7, 3)), generator.normal(size=(7, 3)) + 5
     found = group_hsic(torch.tensor(np.stack([x, y])))
@@ -58,5 +58,5 @@ def test_batches_add_up():
     assert similarity.value()[0][1] == pytest.approx(value(x, y)[0][1], abs=0.03)
 
 
-def test_too_few_tokens_say_nothing():
+def test_too_few_tokens_give_no_matrix():
     assert value(torch.randn(3, 4), torch.randn(3, 4)) == []

@@ -42,7 +42,7 @@ def originals(batch):
     return ids
 
 
-def test_the_row_is_laid_out_as_promised(store):
+def test_layout_of_a_batch(store):
     for batch in Batches(store, "train", SETTINGS).batches(0):
         ids = originals(batch)
         assert batch.starts[0] == 0 and batch.starts[-1] == len(ids) == batch.num_tokens <= 512
@@ -127,7 +127,7 @@ def test_held_out_batches_never_change(store):
 
 
 @pytest.mark.parametrize("split", ["train", "held_out"])
-def test_fixed_shapes_never_change_and_say_the_same(store, split):
+def test_fixed_shapes_are_constant_and_hold_the_same_text(store, split):
     loose = Batches(store, split, SETTINGS)
     fixed = Batches(store, split, dataclasses.replace(SETTINGS, fixed=True))
     shapes = set()
@@ -148,7 +148,7 @@ def test_fixed_shapes_never_change_and_say_the_same(store, split):
     assert (originals(first) == originals(loose.batch(0, 0))).all()
 
 
-def test_many_tiny_inputs_keep_to_the_fixed_number_of_sequences(make_store):
+def test_many_tiny_inputs_respect_max_sequences(make_store):
     store = make_store([[1]] * 3000)
     batches = Batches(store, "train", BatchSettings(length=64, budget=512, fixed=True, max_sequences=32))
     total = 0
@@ -159,7 +159,7 @@ def test_many_tiny_inputs_keep_to_the_fixed_number_of_sequences(make_store):
     assert total >= 3000
 
 
-def test_a_corpus_too_small_for_a_batch_says_so(make_store):
+def test_corpus_too_small_for_a_batch(make_store):
     store = make_store([[5, 5]] * 3)
     with pytest.raises(InputError, match=r"too small for one batch: its inputs have 36 tokens .* budget is 512"):
         Batches(store, "train", dataclasses.replace(SETTINGS, order="none"))
@@ -183,12 +183,12 @@ def test_settings_are_checked(fields, sentence):
         BatchSettings(**fields)
 
 
-def test_max_sequences_too_small_is_refused(store):
+def test_max_sequences_too_small_is_an_error(store):
     with pytest.raises(InputError, match="max_sequences is 3"):
         Batches(store, "train", dataclasses.replace(SETTINGS, fixed=True, max_sequences=3))
 
 
-def test_a_corpus_of_many_shards_takes_few_file_handles(make_store):
+def test_many_shards_need_few_file_handles(make_store):
     psutil = pytest.importorskip("psutil")
     store = make_store([[10] * 20] * 120, shard_documents=1)
     before = psutil.Process().num_fds()

@@ -79,14 +79,14 @@ def test_labels_are_even_and_pairs_keep_to_documents(store, order, length):
 
 
 @pytest.mark.parametrize("length", [128, 512])
-def test_words_do_not_tell_the_order_of_sop_pairs(store, length):
+def test_words_do_not_reveal_the_order_of_sop_pairs(store, length):
     """50 +- 2%, by enough pairs that chance does not decide."""
     leak = check_leak(Batches(store, "train", BatchSettings(length=length, budget=8192)))
     assert leak.num_pairs > 5000 and leak.standard_error < 0.012
     assert abs(leak.accuracy - 0.5) < 0.02
 
 
-def test_words_tell_the_order_where_edges_are_paired(language_stores):
+def test_words_reveal_the_order_where_edges_are_paired(language_stores):
     """What edges="masking" is for; and the check can find a leak in real text."""
     settings = BatchSettings(length=512, budget=8192, edges="pairs")
     leak = check_leak(Batches(language_stores("zh"), "train", settings), most=6000)
@@ -106,7 +106,7 @@ def test_a_word_planted_in_real_text_is_found(language_stores):
     assert leak.accuracy > 0.53
 
 
-def test_words_tell_random_pairs_from_real_ones(language_stores):
+def test_words_reveal_random_pairs(language_stores):
     """Why ALBERT gave up nsp: topic is enough."""
     settings = BatchSettings(length=512, budget=8192, order="nsp")
     leak = check_leak(Batches(language_stores("en"), "train", settings), most=4000)

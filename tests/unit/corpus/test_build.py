@@ -13,7 +13,7 @@ from litebert.corpus.sentences import sentence_splitter, split_document
 from litebert.text.tokenizer_files import read_tokenizer
 
 
-def test_text_comes_back(corpus: Path, tokenizer_folder: Path, tmp_path: Path) -> None:
+def test_text_can_be_decoded_from_the_store(corpus: Path, tokenizer_folder: Path, tmp_path: Path) -> None:
     store = build_store([str(corpus)], tokenizer_folder, tmp_path / "store", SMALL, workers=1)
     tokenizer = read_tokenizer(store.tokenizer_folder)
     expected, segment = {}, sentence_splitter()
@@ -55,7 +55,7 @@ def test_counts(corpus: Path, tokenizer_folder: Path, tmp_path: Path) -> None:
     assert kept.split("train").num_documents == 4
 
 
-def test_special_tokens_in_a_text_are_not_real(tokenizer_folder: Path, tmp_path: Path) -> None:
+def test_special_tokens_in_a_text_become_unknown(tokenizer_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("The [MASK] cat [SEP] sat. [CLS] [PAD] on")
     store = build_store(
         [str(tmp_path / "a.txt")], tokenizer_folder, tmp_path / "s", BuildSettings(held_out=0), workers=1
@@ -66,10 +66,10 @@ def test_special_tokens_in_a_text_are_not_real(tokenizer_folder: Path, tmp_path:
 
 
 def test_workers_change_nothing(corpus: Path, tokenizer_folder: Path, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("litebert.corpus.selection.BATCH", 1000)
+    monkeypatch.setattr("litebert.corpus.documents.BATCH", 1000)
     one, two = tmp_path / "one", tmp_path / "two"
     build_store([str(corpus)], tokenizer_folder, one, SMALL, workers=1)
-    monkeypatch.setattr("litebert.corpus.selection.BATCH", 3333)
+    monkeypatch.setattr("litebert.corpus.documents.BATCH", 3333)
     build_store([str(corpus)], tokenizer_folder, two, SMALL, workers=3)
     assert contents(one) == contents(two)
 

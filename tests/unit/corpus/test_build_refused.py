@@ -35,7 +35,7 @@ def test_other_settings(corpus, tokenizer_folder, tmp_path, change, said) -> Non
 def test_output_that_is_something_else(corpus, tokenizer_folder, tmp_path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("dear")
-    with pytest.raises(InputError, match="not empty and is no token store"):
+    with pytest.raises(InputError, match="not empty and not a token store"):
         build_store([str(corpus)], tokenizer_folder, tmp_path / "mine", workers=1)
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "dear"
     with pytest.raises(InputError, match="is a file"):

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from toy_stores import write_store
 
-from litebert.corpus import frequencies
-from litebert.corpus.frequencies import unigram_entropy
-from litebert.corpus.store import Store
+from litebert.corpus import store as store_module
+from litebert.corpus.store import Store, unigram_entropy
 from litebert.errors import InputError
 
 
@@ -34,7 +33,7 @@ def test_unigram_entropy_in_chunks_and_of_a_sample(tmp_path, monkeypatch):
     whole = unigram_entropy(store)
     true = -(chances[chances > 0] * np.log(chances[chances > 0])).sum()
     assert whole == pytest.approx(true, abs=0.05)
-    monkeypatch.setattr(frequencies, "CHUNK", 997)
+    monkeypatch.setattr(store_module, "CHUNK", 997)
     assert unigram_entropy(store) == whole
     sampled = unigram_entropy(store, most=10_000)
     assert sampled != whole and sampled == pytest.approx(whole, abs=0.05)

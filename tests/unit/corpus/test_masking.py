@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from litebert.corpus.batches import Batches, BatchSettings
-from litebert.corpus.draws import open_stream
-from litebert.corpus.masking import draw_words, mean_overpay
-from litebert.corpus.rows import write_masks
+from litebert.corpus.counter_rng import open_stream
+from litebert.corpus.masking import MaskRules, Masks, draw_words, mean_overpay, write_masks
 
 NUM_SPECIAL = 5
 
@@ -27,23 +26,11 @@ def mask(words, *, rate=0.15, longest=3, whole_words=True, seed=0, vocab=2000, u
     positions, targets = np.zeros(room, np.int32), np.zeros(room, np.int32)
     ngrams = np.zeros(len(ids), np.uint8)
     special = np.arange(vocab) < NUM_SPECIAL
-    count, spans = write_masks(
-        open_stream(seed, 1),
-        np.array(inputs),
-        np.arange(len(inputs)),
-        masked,
-        np.array(starts, np.uint8),
-        rate,
-        longest,
-        whole_words,
-        special,
-        4,
-        np.flatnonzero(~special).astype(np.int32),
-        positions,
-        targets,
-        ngrams,
-    )
-    return original, masked, np.array(starts), positions[:count], targets[:count], ngrams[:spans]
+    rules = MaskRules(rate, longest, whole_words, 4, special, np.flatnonzero(~special).astype(np.int32))
+    masks = Masks(positions, targets, ngrams)
+    starts = np.array(starts, np.uint8)
+    count, spans = write_masks(open_stream(seed, 1), np.array(inputs), masked, starts, rules, masks)
+    return original, masked, starts, positions[:count], targets[:count], ngrams[:spans]
 
 
 def random_segments(count, low, high, longest_word=4, seed=0):

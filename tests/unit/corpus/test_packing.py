@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.corpus.draws import open_stream
+from litebert.corpus.counter_rng import open_stream
 from litebert.corpus.packing import pack
 
 
@@ -50,7 +50,7 @@ def test_fill_is_nearly_complete(budget):
     assert np.mean(fill) > 0.995
 
 
-def test_all_of_one_size_cannot_be_filled_and_is_not_overfilled():
+def test_inputs_of_one_size_leave_a_gap():
     batches = packed([100] * 50, 256, 128)
     assert [len(batch) for batch in batches] == [2] * 25
 

@@ -127,7 +127,7 @@ def test_the_end_of_x1_and_the_swap_change_with_the_epoch(make_store):
 
 
 @pytest.mark.parametrize("order", ["sop", "nsp"])
-def test_labels_are_even_and_lengths_do_not_tell(make_store, order):
+def test_labels_are_balanced_and_lengths_do_not_reveal_them(make_store, order):
     random = np.random.default_rng(0)
     sizes = [random.integers(1, 26, size=60).tolist() for _ in range(300)]
     inputs = [item for item in cut(held(make_store, sizes), order=order) if item[2] != UNLABELLED]
@@ -147,7 +147,7 @@ def test_a_tenth_of_inputs_is_short(make_store):
     assert abs(np.mean(short) - 51) < 4 * 28.6 / np.sqrt(len(short)), "uniform from 2 to 100"
 
 
-def test_empty_documents_and_sentences_do_no_harm(make_store):
+def test_empty_documents_and_sentences_are_ignored(make_store):
     store = held(make_store, [[], [3, 0, 4], [], [5, 5], []])
     inputs = cut(store, order="sop", edges="pairs")
     assert sum(len(one) + len(two) for one, two, _, _ in inputs) == 17

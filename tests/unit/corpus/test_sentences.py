@@ -30,13 +30,13 @@ def test_languages(language: str, text: str, expected: list[str]) -> None:
     assert split_document(text, language, SEGMENT) == expected
 
 
-def test_signs_go_back_to_their_sentence() -> None:
+def test_closing_punctuation_is_joined_to_its_sentence() -> None:
     # The library gives the closing bracket as a sentence of its own.
     text = "It is late. (The same report also gives tables, for the other scales.)"
     assert all(any(map(str.isalnum, sentence)) for sentence in split_document(text, "en", SEGMENT))
 
 
-def test_windows_cut_where_the_whole_would_be_cut() -> None:
+def test_windows_give_the_same_sentences() -> None:
     text = "".join(f"これは第{number}の文です。" for number in range(2000))
     assert len(text) > 4 * WINDOW
     sentences = split_document(text, "ja", SEGMENT)
@@ -51,7 +51,7 @@ def test_long_paragraphs_take_linear_time() -> None:
     assert time.monotonic() - start < 5
 
 
-def test_text_without_ends_is_cut_at_spaces() -> None:
+def test_text_without_sentence_ends_is_cut_at_spaces() -> None:
     sentences = split_document("word " * 10_000, "en", SEGMENT)
     assert max(map(len, sentences)) <= LONGEST_SENTENCE
     assert " ".join(sentences).split() == ["word"] * 10_000
@@ -71,8 +71,8 @@ def test_language_by_file() -> None:
     ("words", "said"),
     [
         (["jp"], "did you mean 'ja'"),
-        (["english"], "not a language code"),
-        (["*=xx"], "not a language code"),
+        (["english"], "not a two-letter language code"),
+        (["*=xx"], "not a two-letter language code"),
         (["en", "ja"], "more than one language"),
     ],
 )

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from litebert.corpus.shards import ShardWriter
 from litebert.corpus.store import FORMAT, Manifest, Origin, Store
+from litebert.corpus.store_writer import ShardWriter
 from litebert.errors import InputError
 
 SPECIAL = {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4}
@@ -89,7 +89,7 @@ def test_large_vocabulary_takes_four_bytes(tmp_path: Path) -> None:
     assert shard.tokens[0] == 200_005
 
 
-def test_half_written_shard_is_not_there(tmp_path: Path) -> None:
+def test_half_written_shard_is_not_listed(tmp_path: Path) -> None:
     write_store(tmp_path)
     half = write_shard(tmp_path, number=1)
     assert len(Store.open(tmp_path).split("train").shards) == 1
@@ -97,9 +97,9 @@ def test_half_written_shard_is_not_there(tmp_path: Path) -> None:
     assert len(Store.open(tmp_path).split("train").shards) == 1
 
 
-def test_unfinished_store_is_read_only_when_asked(tmp_path: Path) -> None:
+def test_unfinished_store_needs_partial(tmp_path: Path) -> None:
     write_store(tmp_path, complete=False)
-    with pytest.raises(InputError, match="not finished: 1 shards with 9 tokens"):
+    with pytest.raises(InputError, match="not finished: it has 1 shards with 9 tokens"):
         Store.open(tmp_path)
     assert Store.open(tmp_path, partial=True).split("train").num_tokens == 9
 
@@ -114,7 +114,7 @@ def test_damage_is_found_and_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match=rf"shard train-00000 is damaged: .*{name}\.bin"):
         Store.open(tmp_path).verify()
     path.write_bytes(data[:-1])
-    with pytest.raises(InputError, match=rf"{name}\.bin has \d+ bytes in place of"):
+    with pytest.raises(InputError, match=rf"{name}\.bin has \d+ bytes instead of"):
         getattr(Store.open(tmp_path).split("train").shards[0], name)
     path.unlink()
     with pytest.raises(InputError, match="is missing"):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from litebert.corpus.word_starts import piece_features, word_starts
+from litebert.corpus.tokenise import piece_features, word_starts
 
 
 def words(pieces: str, marking="metaspace", sentences: tuple[int, ...] = (0,)) -> str:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from litebert.nn.config import EncoderConfig
 from litebert.nn.layout import Layout
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
-from litebert.shrink.criterion import running
+from litebert.shrink.choose import with_plan
 from litebert.shrink.drop import count_parameters, drop_layers, kept_plan, same_model, sharing, shrunk_config
 
 SMALL = {"vocab_size": 20, "width": 8, "embedding_width": 8, "num_heads": 2, "feed_forward_width": 12}
@@ -30,7 +30,7 @@ def config(case: str, layers: int = 8) -> EncoderConfig:
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("kept", [(1,), (1, 2, 3, 4), (5, 6, 7, 8), (2, 3, 6), (1, 4, 5, 8), tuple(range(1, 9))])
-def test_what_is_left_computes_what_those_layers_did_bit_for_bit(case, kept):
+def test_kept_layers_compute_the_same_bit_for_bit(case, kept):
     torch.manual_seed(0)
     whole = Network(NetworkConfig(encoder=config(case), heads=HeadsConfig(names=("masked_lm", "classify")))).eval()
     with torch.no_grad():
@@ -39,7 +39,7 @@ def test_what_is_left_computes_what_those_layers_did_bit_for_bit(case, kept):
     small = drop_layers(whole, kept)
     ids, layout = torch.randint(0, 20, (9,)), Layout.of([4, 5])
     with torch.no_grad():
-        with running(whole.encoder, kept_plan(whole.encoder.plan, kept)):
+        with with_plan(whole.encoder, kept_plan(whole.encoder.plan, kept)):
             expected = whole.encoder(ids, layout)
         assert torch.equal(small.encoder(ids, layout), expected)
         everything = torch.arange(9)
@@ -66,7 +66,7 @@ def test_blocks_stay_in_step_with_the_plan(case, kept):
         assert set(after) == set(range(len(set(after))))
 
 
-def test_plans_are_said_in_words_where_there_are_words():
+def test_custom_plans_are_avoided_where_possible():
     assert shrunk_config(config("unshared"), (1, 5, 8)).custom_plan == ()
     attention = shrunk_config(config("attention"), (3, 5, 8))
     assert (attention.share, attention.custom_plan) == ("attention", ())
@@ -75,7 +75,7 @@ def test_plans_are_said_in_words_where_there_are_words():
     assert shrunk_config(config("two groups"), (3, 7, 8)).custom_plan == ((0, 0), (1, 1), (1, 1))
 
 
-def test_sharing_is_told_apart():
+def test_sharing():
     told = {case: sharing(config(case).plan) for case in CASES}
     assert told.pop("unshared") == "none" and told.pop("all") == "all"
     assert set(told.values()) == {"some"}

@@ -9,7 +9,7 @@ from litebert.shrink import tuning
 WORDS = ["steps=4", "batch=8", "scores=1", "rate=1e-3", "--columns", "text", "--label", "kind", "--seeds", 2]
 
 
-def test_a_search_leaves_the_fine_tuned_model_that_it_names(litebert, model_folder, table, tmp_path):
+def test_a_search_writes_the_fine_tuned_model_it_reports(litebert, model_folder, table, tmp_path):
     model = model_folder(num_layers=4)
     words = [*WORDS, "--data", table, "--tolerance", "40%", "-o", tmp_path / "found", "--json"]
     code, out, err = litebert("shrink", model, *words)
@@ -36,7 +36,7 @@ def test_a_search_leaves_the_fine_tuned_model_that_it_names(litebert, model_fold
     assert code == 2 and "is not empty; pass resume" in err
 
 
-def test_a_search_that_was_stopped_goes_on_where_it_was(litebert, model_folder, table, tmp_path, monkeypatch):
+def test_a_stopped_search_resumes_where_it_was(litebert, model_folder, table, tmp_path, monkeypatch):
     model = model_folder(num_layers=4)
     words = [*WORDS, "--data", table, "--tolerance", "40%", "--json"]
     whole = json.loads(litebert("shrink", model, *words, "-o", tmp_path / "whole")[1])
@@ -73,7 +73,7 @@ def test_shared_layers_are_searched_by_number_alone(litebert, model_folder, tabl
     assert found["before"]["parameters"] == found["after"]["parameters"]
 
 
-def test_mistakes_get_one_sentence(litebert, model_folder, table, tmp_path):
+def test_errors_are_one_line(litebert, model_folder, table, tmp_path):
     model = model_folder()
     for words, said in (
         (["--tolerance", "1%", "--data", table], "-o FOLDER"),

@@ -1,11 +1,13 @@
-"""``litebert layers`` as a user meets it. (Here, since it looks at the same model folders.)"""
+"""``litebert layers`` from the outside. (Here, since it uses the same model folders.)"""
 
 import json
 import re
+from contextlib import contextmanager
 
 import pytest
 
-from litebert.analyse.run import short_names
+from litebert.analyse import measure
+from litebert.analyse.measure import short_names
 
 
 def test_numbers_as_json(litebert, model_folder, text):
@@ -40,7 +42,21 @@ def test_a_page_that_needs_nothing_else_and_a_picture(litebert, model_folder, te
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_mistakes_get_one_sentence(litebert, model_folder, text, tmp_path):
+def test_progress_is_shown_from_the_start(litebert, model_folder, text, monkeypatch):
+    shown = []
+
+    @contextmanager
+    def progress():
+        yield shown.append
+
+    monkeypatch.setattr(measure, "progress", progress)
+    model = model_folder()
+    assert litebert("layers", model, "--text", text)[0] == 0
+    assert shown[:2] == [f"loading {model}", f"{model}: 0 of 40 texts"]
+    assert shown[-1].startswith(f"{model}: 40 of 40 texts, about ")
+
+
+def test_errors_are_one_line(litebert, model_folder, text, tmp_path):
     model = model_folder()
     shallow = model_folder(num_layers=3, name="shallow")
     for words, said in (
@@ -58,7 +74,7 @@ def test_mistakes_get_one_sentence(litebert, model_folder, text, tmp_path):
     assert code == 2 and "the corpus is empty" in err
 
 
-def test_models_are_told_apart_on_plots():
+def test_short_names_are_distinct():
     assert short_names(["a/b", "c"]) == ["b", "c"]
     assert short_names(["a/x", "b/x"]) == ["a/x", "b/x"]
     assert short_names(["runs/one/model", "runs/two"]) == ["one/model", "runs/two"]

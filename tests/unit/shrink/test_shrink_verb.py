@@ -58,19 +58,19 @@ def test_greedy_says_what_it_went_by(litebert, model_folder, text):
     assert [step["score"] < 1e-4 for step in without["scores"]] == [True] * 3
 
 
-def test_shared_layers_are_told_what_dropping_means(litebert, model_folder, text, tmp_path):
+def test_dropping_shared_layers_is_explained(litebert, model_folder, text, tmp_path):
     model = model_folder("albert")
     said = set()
     for strategy in ("top", "even", "contribution", "greedy"):
         words = ["--drop", 2, "--strategy", strategy, "--text", text, "-o", tmp_path / strategy]
         code, out, _ = litebert("shrink", model, *words)
         assert code == 0 and "every strategy that drops 2 gives this same model" in out
-        assert "parameters stay as they are" in out and "depth=4" in out
+        assert "has the same number of parameters" in out and "depth=4" in out
         said.add((tmp_path / strategy / "model.safetensors").read_bytes())
     assert len(said) == 1
 
 
-def test_partly_shared_layers_lose_only_blocks_nobody_runs(litebert, model_folder, tmp_path):
+def test_only_unused_blocks_of_partly_shared_layers_are_removed(litebert, model_folder, tmp_path):
     model = model_folder("albert", share="attention")
     code, out, _ = litebert("shrink", model, "--drop", 2, "-o", tmp_path / "small")
     assert code == 0 and "1 of 1 attention block and 4 of 6 feed-forward blocks stay" in out
@@ -79,10 +79,10 @@ def test_partly_shared_layers_lose_only_blocks_nobody_runs(litebert, model_folde
     assert (len(encoder.attention), len(encoder.feed_forward)) == (1, 4)
 
 
-def test_groups_say_which_strategies_are_the_same(litebert, model_folder):
+def test_equivalent_strategies_are_named_for_groups(litebert, model_folder):
     model = model_folder("albert", num_groups=2)
     _, out, _ = litebert("shrink", model, "--drop", 4, "--strategy", "symmetric", "--dry-run")
-    assert "layers share blocks, so even and odd would leave this very model" in out
+    assert "layers share blocks, so even and odd would leave the same model" in out
     _, out, _ = litebert("shrink", model, "--drop", 3, "--strategy", "top", "--dry-run")
     assert "1 of 2 attention blocks" in out
 
@@ -90,22 +90,22 @@ def test_groups_say_which_strategies_are_the_same(litebert, model_folder):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--drop", "7"], "--drop is 7 but the model has only 6 layers"),
-        (["--drop", "6"], "--drop 6 leaves nothing of 6 layers; drop 5 at the most"),
-        (["--drop", "2", "--strategy", "contribution"], "name one with --text FILE"),
-        (["--drop", "2", "--strategy", "greedy"], "name one with --text FILE"),
+        (["--drop", "7"], "drop is 7 but the model has only 6 layers"),
+        (["--drop", "6"], "drop is 6, which leaves nothing of 6 layers; drop at most 5"),
+        (["--drop", "2", "--strategy", "contribution"], "set text to a file"),
+        (["--drop", "2", "--strategy", "greedy"], "set text to a file"),
         (["--keep", "1,9"], "layer 9 but the model has layers 1 to 6"),
         (["--keep", "1,1"], "layer 1 twice"),
         (["--keep", ""], "nothing would be left"),
-        (["--keep", "1", "--drop", "2"], "either how many layers to drop"),
-        (["--keep", "1", "--strategy", "top"], "leave out --strategy"),
-        ([], "either how many layers to drop"),
+        (["--keep", "1", "--drop", "2"], "give either drop, the number of layers"),
+        (["--keep", "1", "--strategy", "top"], "leave out strategy"),
+        ([], "give either drop, the number of layers"),
         (["--drop", "2", "--strategy", "botom"], "did you mean 'bottom'?"),
         (["--drop", "2", "--strategy", "greedy", "--text", "nowhere.txt"], "there is no file or folder 'nowhere.txt'"),
         (["--drop", "2", "--device", "tpu"], "must be cpu or cuda"),
     ],
 )
-def test_mistakes_get_one_sentence(words, said, litebert, model_folder, tmp_path):
+def test_errors_are_one_line(words, said, litebert, model_folder, tmp_path):
     code, _, err = litebert("shrink", model_folder(), *words, "-o", tmp_path / "small")
     assert code == 2 and said in err and len(err.strip().splitlines()) == 1
     assert not (tmp_path / "small").exists()
@@ -120,13 +120,13 @@ def test_columns_are_not_named_by_text(litebert, model_folder, tmp_path):
 def test_the_whole_model_is_never_overwritten(litebert, model_folder):
     model = model_folder()
     code, _, err = litebert("shrink", model, "--drop", 2, "-o", model)
-    assert code == 2 and "is the model itself" in err
+    assert code == 2 and "the model itself" in err
     assert model_config(model).encoder.num_layers == 6
     code, _, err = litebert("shrink", model, "--drop", 2)
     assert code == 2 and "-o FOLDER" in err
 
 
-def test_another_model_is_overwritten_only_when_that_is_said(litebert, model_folder, tmp_path):
+def test_another_model_is_overwritten_only_with_overwrite(litebert, model_folder, tmp_path):
     words = ("shrink", model_folder(), "-o", tmp_path / "small", "--drop")
     assert litebert(*words, 2)[0] == 0
     code, _, err = litebert(*words, 3)

@@ -40,7 +40,7 @@ def depth_and_count(draw):
 
 
 @given(depth_and_count())
-def test_every_strategy_drops_as_many_as_asked_at_any_depth(case):
+def test_every_strategy_drops_the_requested_number_at_any_depth(case):
     depth, count = case
     for strategy in FIXED:
         dropped = drop_fixed(strategy, depth, count)
@@ -68,8 +68,8 @@ def test_the_definitions_hold_at_any_depth(case):
 
 
 @given(depth_and_count())
-def test_alternate_layers_never_leave_a_hole_that_could_be_smaller(case):
-    """Past its own parity a strategy goes on with every other one of what is left: gaps differ by a factor of two."""
+def test_alternate_layers_leave_small_gaps(case):
+    """Past its own parity a strategy continues with every other one of what is left: gaps differ by a factor of two."""
     depth, count = case
     kept = kept_of(depth, drop_fixed("even", depth, count))
     assert kept[0] == 1
@@ -92,7 +92,7 @@ def test_what_contribution_keeps_is_never_more_alike_than_what_it_drops(cosines,
 
 
 @given(st.lists(st.integers(0, 100), min_size=2, max_size=8, unique=True), st.data())
-def test_greedy_is_right_where_losses_add_up(costs, data):
+def test_greedy_is_optimal_where_losses_add_up(costs, data):
     count = data.draw(st.integers(1, len(costs) - 1))
     everything = range(1, len(costs) + 1)
 
@@ -118,7 +118,7 @@ def test_greedy_measures_what_is_left_each_time():
 @pytest.mark.parametrize(
     ("depth", "count", "said"),
     [
-        (12, 13, "--drop is 13 but the model has only 12 layers"),
+        (12, 13, "drop is 13 but the model has only 12 layers"),
         (12, 12, "leaves nothing of 12 layers"),
         (1, 1, "leaves nothing of 1 layer"),
         (12, 0, "must be 1 or more"),
@@ -138,9 +138,9 @@ def test_impossible_counts(depth, count, said):
         ("1-3,3", "layer 3 twice"),
         ("", "nothing would be left"),
         ("5-3", "nothing would be left"),
-        ("one", "'one', which is no layer"),
-        ("1.5", "'1.5', which is no layer"),
-        ("-2", "'-2', which is no layer"),
+        ("one", "'one', which is not a layer"),
+        ("1.5", "'1.5', which is not a layer"),
+        ("-2", "'-2', which is not a layer"),
     ],
 )
 def test_impossible_lists(text, said):
@@ -154,6 +154,6 @@ def test_lists_as_people_write_them():
     assert ranges((1, 2, 3, 5, 7, 8)) == "1-3, 5, 7-8"
 
 
-def test_a_mistyped_strategy_is_guessed():
+def test_the_error_suggests_a_strategy():
     with pytest.raises(InputError, match="did you mean 'symmetric'"):
         parse_strategy("symetric")

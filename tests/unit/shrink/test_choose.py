@@ -1,4 +1,4 @@
-"""What greedy dropping goes by: real losses of the layers kept, the same masks every time."""
+"""The criterion of greedy dropping: real losses of the layers kept, the same masks every time."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from litebert.analyse.inputs import batches, text_lines
 from litebert.checkpoints.folder import load_model
-from litebert.shrink.criterion import Criterion
+from litebert.shrink.choose import Criterion
 from litebert.shrink.drop import drop_layers
 
 
@@ -33,7 +33,7 @@ def test_only_layers_that_do_something_change_the_loss(family, made):
         assert abs(criterion([layer for layer in range(1, 7) if layer != busy]) - whole) > 1e-3
 
 
-def test_the_loss_is_that_of_the_model_that_would_be_written(made):
+def test_the_loss_is_that_of_the_written_model(made):
     criterion, loaded, sample = made("bert")
     again = Criterion(loaded.network, loaded.tokenizer, sample)
     small = drop_layers(loaded.network, (1, 4, 6))
@@ -57,7 +57,7 @@ def test_masks_are_a_share_of_the_text_and_never_special_tokens(made):
         assert set(inputs.ids[places].tolist()) == {loaded.tokenizer.mask_id}
 
 
-def test_one_model_is_measured_once_whatever_layers_it_is_made_of(made):
+def test_equal_models_are_measured_once(made):
     criterion, loaded, _ = made("albert", num_groups=2)
     runs = 0
     forward = loaded.network.encoder.forward

@@ -3,7 +3,7 @@
 import os
 import random
 
-from litebert.corpus.selection import SeenDocuments, split_of
+from litebert.corpus.documents import SeenDocuments, split_of
 
 
 def test_share_held_out() -> None:

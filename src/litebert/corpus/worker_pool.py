@@ -1,6 +1,6 @@
-"""Work spread over processes, results in the order of the tasks, and never more than a few tasks under way.
+"""A pool of processes that returns results in the order of the tasks and never holds more than a few tasks.
 
-So memory is bounded whatever the length of the input, and the result does not depend on the number of processes.
+Memory is bounded whatever the length of the input, and the result does not depend on the number of processes.
 """
 
 import contextlib
@@ -22,8 +22,8 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 Start = TypeVar("Start")
 
-LOOKING = 1.0  # seconds between two looks at whether all processes live
-UNDER_WAY = 3  # tasks for each process: one at work, one waiting, one whose result is waiting
+POLL = 1.0  # seconds between checks that all processes are alive
+IN_FLIGHT = 3  # tasks per process: one running, one waiting, one whose result is waiting
 
 
 class OrderedPool(Generic[Task, Result, Start]):
@@ -33,13 +33,13 @@ class OrderedPool(Generic[Task, Result, Start]):
         self, workers: int, start: Callable[[Start], None], argument: Start, work: Callable[[Task], Result]
     ) -> None:
         self._work = work
-        self._most = workers * UNDER_WAY
+        self._most = workers * IN_FLIGHT
         self._executor = ProcessPoolExecutor(
             workers, multiprocessing.get_context("spawn"), initializer=_start, initargs=(start, argument)
         )
 
     def run(self, tasks: Iterable[tuple[Note, Task]]) -> Iterator[tuple[Note, Result]]:
-        """The result of each task, in order, with the note that came with it (which does not travel).
+        """The result of each task, in order, with the note given with it (which is not sent to the process).
 
         A task is taken from ``tasks`` only when there is room for it.
         """
@@ -49,7 +49,7 @@ class OrderedPool(Generic[Task, Result, Start]):
                 if len(waiting) >= self._most:
                     first, future = waiting.popleft()
                     yield first, self._result(future)
-                with _interrupts_wait():  # it may start a process, which has the mask from its first moment on
+                with _interrupts_deferred():  # it may start a process, which inherits the blocked signal
                     future = self._executor.submit(self._work, task)
                 waiting.append((note, future))
             while waiting:
@@ -57,36 +57,36 @@ class OrderedPool(Generic[Task, Result, Start]):
                 yield first, self._result(future)
         except BrokenProcessPool:
             raise InputError(
-                "a worker process ended by itself, most likely for want of memory; run the same command again to go "
-                "on, with fewer --workers"
+                "a worker process died, most likely for lack of memory; run the same command again with fewer workers "
+                "to resume"
             ) from None
 
     def _result(self, future: Future[Result]) -> Result:
-        """What a task gave. The executor waits for ever for a result that a dying process has sent half of."""
+        """The result of a task. By itself the executor waits forever for a result that a dying process sent half of."""
         processes = list((self._executor._processes or {}).values())
-        dead = False  # seen before: the executor had time to notice it by itself
+        dead = False  # at the last check: since then the executor had time to notice by itself
         while not future.done():
             with contextlib.suppress(TimeoutError):
-                future.exception(timeout=LOOKING)
+                future.exception(timeout=POLL)
             if dead and not future.done():
                 for process in processes:
                     process.kill()
-                self._executor._result_queue._writer.close()  # type: ignore[attr-defined]  # now what is read ends
+                self._executor._result_queue._writer.close()  # type: ignore[attr-defined]  # ends the read
                 raise BrokenProcessPool
             dead = any(not process.is_alive() for process in processes)
         return future.result()
 
     def stop(self) -> None:
-        """End the processes when they are through with what they are at.
+        """End the processes when their current tasks are done.
 
-        Not at once: a process that dies while it sends a result leaves half of it, which is waited for for ever.
+        Not immediately: a process killed while it sends a result leaves half of it, which would be waited for forever.
         """
         self._executor.shutdown(wait=True, cancel_futures=True)
 
 
 @contextlib.contextmanager
-def _interrupts_wait() -> Iterator[None]:
-    """Ctrl-C comes when this is left; processes that are started inside never get one."""
+def _interrupts_deferred() -> Iterator[None]:
+    """Ctrl-C takes effect on leaving this block; processes started inside never receive it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -95,12 +95,12 @@ def _interrupts_wait() -> Iterator[None]:
 
 
 def _start(start: Callable[[Start], None], argument: Start) -> None:
-    """A worker does not outlive a parent that was killed. (Ctrl-C is the parent's affair, see ``_interrupts_wait``.)"""
-    threading.Thread(target=_follow_parent, daemon=True).start()
+    """Set up a worker that exits when its parent is killed. (Only the parent gets Ctrl-C: ``_interrupts_deferred``.)"""
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     start(argument)
 
 
-def _follow_parent() -> None:
+def _exit_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])

@@ -1,11 +1,11 @@
-"""Work spread over processes: order, and a process that dies at a bad moment."""
+"""The pool of processes: order of results, and a process that dies while it sends one."""
 
 import importlib
 import sys
 
 import pytest
 
-from litebert.corpus.ordered import OrderedPool
+from litebert.corpus.worker_pool import OrderedPool
 from litebert.errors import InputError
 
 WORK = """
@@ -42,10 +42,10 @@ def test_results_come_in_the_order_of_tasks(work):
 
 
 @pytest.mark.parametrize("seconds", [0.01, 0.3, 0.5])
-def test_a_process_that_dies_with_its_result_half_sent_is_told(work, seconds):
+def test_a_process_that_dies_while_sending_its_result_is_reported(work, seconds):
     pool = OrderedPool(2, work.nothing, None, work.dies_while_it_sends)
     try:
-        with pytest.raises(InputError, match="a worker process ended by itself"):
+        with pytest.raises(InputError, match="a worker process died"):
             list(pool.run((number, seconds) for number in range(8)))
     finally:
         pool.stop()

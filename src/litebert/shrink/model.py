@@ -1,20 +1,28 @@
-"""What dropping layers did, or would do, for a person and as JSON."""
+"""A model in, a smaller one out: what ``litebert shrink --drop`` does, usable from Python, and a report on it."""
 
 import dataclasses
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from litebert.checkpoints.folder import Loaded, check_no_model, load_model, model_config, model_folder, save_model
 from litebert.checkpoints.huggingface import is_native
+from litebert.errors import InputError
 from litebert.nn.network import NetworkConfig
-from litebert.shrink.choose import Choice
-from litebert.shrink.drop import count_parameters, same_model, sharing, shrunk_config
+from litebert.runs import parent_of
+from litebert.shrink.choose import Choice, DropRequest, choose
+from litebert.shrink.drop import count_parameters, drop_layers, same_model, sharing, shrunk_config
 from litebert.shrink.strategies import layers_in_words, ranges
+from litebert.tasks.predicting import TASK_FILE
+from litebert.train.device import usable_device
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
-    """A choice and what it means for the model."""
+class DropReport:
+    """A choice of layers and its effect on the model."""
 
     model: str
     strategy: str
@@ -27,16 +35,51 @@ class Report:
     scores: list[dict[str, float]]
     loads_in_transformers: bool
     notes: list[str]
+    output: str | None = None  # the folder that was written
 
     def as_plain(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
 
-def make_report(model: str, config: NetworkConfig, choice: Choice) -> Report:
+def shrink_model(model: str, request: DropRequest, output: Path | None, *, overwrite: bool = True) -> DropReport:
+    """Choose layers, drop them and write the smaller model; without ``output`` only report what would be dropped."""
+    folder = model_folder(model)
+    if output is not None and output.is_dir() and folder.is_dir() and output.samefile(folder):
+        raise InputError(f"out is {output}, the model itself; choose another folder, so that the whole model stays")
+    if output is not None:
+        check_no_model(output, overwrite)
+    usable_device(request.device)
+
+    @cache
+    def load() -> Loaded:
+        return load_model(model, device=request.device)
+
+    config = load().network.config if output is not None else model_config(model)
+    choice = choose(request, config.encoder, load)
+    report = _make_report(model, config, choice)
+    if output is None:
+        return report
+    loaded = load()
+    source = [parent_of("source", Path(os.path.normpath(folder)))] if folder.is_dir() else []
+    settings = {
+        "source": model,
+        **{key: value for key, value in dataclasses.asdict(request).items() if value not in (None, ())},
+        "strategy": report.strategy,
+        "dropped": choice.dropped,
+        "kept": choice.kept,
+    }
+    small = drop_layers(loaded.network, choice.kept)
+    task = folder / TASK_FILE  # of a fine-tuned model, which keeps its task with fewer layers
+    files = {TASK_FILE: task.read_text(encoding="utf-8")} if task.is_file() else {}
+    save_model(output, small, loaded.tokenizer, verb="shrink", settings=settings, parents=source, files=files)
+    return dataclasses.replace(report, notes=[*loaded.notes, *report.notes], output=str(output))
+
+
+def _make_report(model: str, config: NetworkConfig, choice: Choice) -> DropReport:
     """The report on a choice for a model of this shape."""
     small = dataclasses.replace(config, encoder=shrunk_config(config.encoder, choice.kept))
     before, after = count_parameters(config), count_parameters(small)
-    return Report(
+    return DropReport(
         model=model,
         strategy=choice.strategy or "keep",
         layers=config.encoder.num_layers,
@@ -54,21 +97,21 @@ def make_report(model: str, config: NetworkConfig, choice: Choice) -> Report:
 def _notes(config: NetworkConfig, small: NetworkConfig, choice: Choice) -> list[str]:
     plan, count = config.encoder.plan, len(choice.dropped)
     if not count:
-        return ["nothing is dropped: this is the model as it was"]
+        return ["nothing is dropped: the model is unchanged"]
     kind = sharing(plan)
     if kind == "none":
         return []
     if kind == "all":
         return [
             f"all {len(plan)} layers are one shared block, so every strategy that drops {count} gives this same model: "
-            f"it runs {layers_in_words(len(choice.kept))} instead of {len(plan)} and takes less time, but its "
-            "parameters stay as they are",
-            f"no surgery is needed for this: the whole model can be called with depth={len(choice.kept)}",
+            f"it runs {layers_in_words(len(choice.kept))} instead of {len(plan)} and takes less time, but has the "
+            "same number of parameters",
+            f"this needs no new model: the whole model can be called with depth={len(choice.kept)}",
         ]
     notes = [_what_is_left(config, small)]
     others = [name for name in same_model(plan, choice.kept) if name != choice.strategy]
     if others:
-        notes.append(f"layers share blocks, so {' and '.join(others)} would leave this very model")
+        notes.append(f"layers share blocks, so {' and '.join(others)} would leave the same model")
     return notes
 
 
@@ -81,10 +124,10 @@ def _what_is_left(config: NetworkConfig, small: NetworkConfig) -> str:
             ("feed-forward", old.num_feed_forward_blocks, new.num_feed_forward_blocks),
         )
     ]
-    return f"layers share blocks here: {' and '.join(parts)} stay, the others are no longer run and are gone"
+    return f"layers share blocks here: {' and '.join(parts)} stay, the others are no longer run and are removed"
 
 
-def sentences(report: Report) -> list[str]:
+def report_lines(report: DropReport) -> list[str]:
     """The report as lines for a terminal."""
     how = "" if report.strategy == "keep" else f" ({report.strategy})"
     share = report.parameters_after / report.parameters_before

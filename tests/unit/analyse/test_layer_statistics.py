@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from litebert.analyse.change import Mean, angle, angles, contribution, distances
+from litebert.analyse.layer_statistics import Mean, angle, angles, contribution, distances
 from litebert.analyse.measure import measure
 from litebert.shrink.strategies import drop_similar
 

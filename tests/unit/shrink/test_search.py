@@ -9,13 +9,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.analyse.change import contribution
 from litebert.analyse.inputs import batches, text_lines
+from litebert.analyse.layer_statistics import contribution
 from litebert.checkpoints.folder import load_model
 from litebert.errors import InputError
 from litebert.shrink.drop import drop_layers
+from litebert.shrink.search import Search
 from litebert.shrink.strategies import FIXED, drop_similar, kept_of
-from litebert.shrink.tolerance import Search
 from litebert.shrink.trials import Trials
 
 
@@ -49,7 +49,7 @@ def test_planted_layers_are_found_exactly(depth, data):
     assert found.best.reason == "within the tolerance" and found.best.loss == pytest.approx(0)
 
 
-def test_halving_takes_few_measurements():
+def test_binary_search_needs_few_measurements():
     depth, idle = 24, set(range(5, 15))
     trials = Trials(planted(depth, idle))
     found = Search(depth, rules(depth, idle), trials, tolerance=1.0, seeds=[0]).run()
@@ -68,7 +68,7 @@ def test_planted_layers_are_found_in_noise_far_below_their_worth(draw):
     assert trials.measured < 3 * len(found.verdicts)  # clear cases took one seed
 
 
-def test_a_loss_smaller_than_the_noise_is_not_a_loss_and_is_called_so():
+def test_a_loss_below_the_noise_is_accepted_and_reported():
     swing = {0: -2.0, 1: 0.0, 2: 2.0}
 
     def score(kept, seed):
@@ -77,15 +77,18 @@ def test_a_loss_smaller_than_the_noise_is_not_a_loss_and_is_called_so():
     found = Search(4, {"top": rules(4)["top"]}, Trials(score), tolerance=0.1, seeds=[0, 1, 2]).run()
     assert found.best.dropped == 1 and found.best.reason == "smaller than the noise"
     said = found.sentences(0.1)
-    assert "1 layer can go" in said[0] and "smaller than the noise" in said[0]
-    assert "cannot be told from chance, which is more than the tolerance of 0.1" in said[1] and "seeds, or" in said[1]
+    assert "1 layer can be dropped" in said[0] and "smaller than the noise" in said[0]
+    assert (
+        "cannot be distinguished from chance, which is more than the tolerance of 0.1" in said[1]
+        and "seeds, or" in said[1]
+    )
 
 
-def test_a_tolerance_that_no_depth_meets_says_what_came_closest():
+def test_the_closest_candidate_is_reported_when_none_fits():
     found = Search(12, rules(12), Trials(planted(12, set())), tolerance=1.0, seeds=[0, 1]).run()
     assert found.best is None
     assert (found.closest.dropped, found.closest.loss) == (1, pytest.approx(5))
-    assert found.sentences(1.0)[0].startswith("no layer can go within 1: the least lost was 5")
+    assert found.sentences(1.0)[0].startswith("no layer can be dropped within 1: the smallest loss was 5")
 
 
 def test_a_later_strategy_wins_where_it_is_better():
@@ -109,7 +112,7 @@ def test_a_lucky_first_seed_does_not_win():
     assert found.best.dropped == 1
 
 
-def test_one_model_is_measured_once_however_it_is_named():
+def test_equal_models_are_measured_once():
     measured = []
 
     def score(kept, seed):
@@ -121,7 +124,7 @@ def test_one_model_is_measured_once_however_it_is_named():
     assert found.best.dropped == 4 and len(measured) == len({len(kept) for kept in measured})
 
 
-def test_a_search_that_was_stopped_goes_on(tmp_path):
+def test_a_stopped_search_resumes(tmp_path):
     file = tmp_path / "trials.jsonl"
     score = planted(12, {2, 5, 6}, noise=0.1)
     left = 4
@@ -183,8 +186,8 @@ def test_idle_layers_planted_in_a_real_network_are_found(family, model_folder, t
 @pytest.mark.parametrize(
     ("depth", "seeds", "tolerance", "said"),
     [
-        (12, [], 1.0, "each of them once"),
-        (12, [1, 1], 1.0, "each of them once"),
+        (12, [], 1.0, "without repetition"),
+        (12, [1, 1], 1.0, "without repetition"),
         (12, [1], -1.0, "tolerance is -1.0"),
         (1, [1], 1.0, "nothing to search in 1 layers"),
     ],
@@ -194,7 +197,7 @@ def test_impossible_searches(depth, seeds, tolerance, said):
         Search(depth, rules(12), Trials(planted(12, set())), tolerance=tolerance, seeds=seeds)
 
 
-def test_a_score_that_is_no_number_stops_the_search():
+def test_nan_score_is_an_error():
     with pytest.raises(InputError, match="score of nan"):
         Search(4, rules(4), Trials(lambda kept, seed: float("nan")), tolerance=1.0, seeds=[0]).run()
 
