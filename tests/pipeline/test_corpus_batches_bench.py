@@ -10,7 +10,7 @@ import pytest
 
 from litebert.bench.corpus_batches import TARGET, bench_batches
 from litebert.corpus.build import BuildSettings, build_store
-from litebert.text.raw import documents
+from litebert.text.documents import documents
 
 PROGRAM = """
 import itertools, sys

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from litebert.bench.corpus_build import TARGET, BuildFigures, bench_build
-from litebert.text.raw import documents
+from litebert.text.documents import documents
 from litebert.text.train import TrainSettings, train_tokenizer
 
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
 from litebert.nn.layout import Layout
+from litebert.text.documents import documents
 from litebert.text.pairs import Encoded
-from litebert.text.raw import documents
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.tokenizers import read_tokenizer
 

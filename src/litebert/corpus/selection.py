@@ -16,7 +16,7 @@ from litebert.corpus.sentences import Languages
 from litebert.corpus.store import SPLITS, ShardEntry
 from litebert.corpus.tokenise import RawDocument
 from litebert.errors import InputError
-from litebert.text.raw import Errors, documents
+from litebert.text.documents import Errors, documents
 
 BATCH = 1 << 15  # characters a task; small, so that workers end together and tasks under way take little memory
 

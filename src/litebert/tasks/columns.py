@@ -7,10 +7,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from litebert.data.tables import Table
 from litebert.errors import InputError, nearest
 from litebert.tasks.examples import Kind
 from litebert.tasks.label_cells import LabelGuess, any_separator, guess_kind, is_missing
-from litebert.tasks.table_files import Table
 
 KEYS = ("id", "key", "idx", "index", "guid", "uid", "qid", "q_id")
 LABELS = (

@@ -124,7 +124,7 @@ def _read(
     from litebert.tasks.find import known_kind, read_task
 
     if from_hub:
-        from litebert.tasks.hub import read_hub
+        from litebert.tasks.sources import read_hub
 
         return read_hub(task, data, text=text, label=label, kind=known_kind(kind))
     note = _note(model) if model is not None and task is None else None

@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
+from litebert.data.files import kind_of
+from litebert.data.tables import read_table, read_text
 from litebert.errors import InputError, nearest
 from litebert.tasks.examples import Kind, TaskData
 from litebert.tasks.glue import GLUE, read_glue
@@ -12,9 +14,7 @@ from litebert.tasks.own import own_task
 from litebert.tasks.race import PARTS, read_race
 from litebert.tasks.splits import split_dev
 from litebert.tasks.squad import VERSIONS, read_questions, read_squad, span_data
-from litebert.tasks.table_files import read_table, read_text
 from litebert.tasks.tables import split_files
-from litebert.text.streams import kind_of
 
 TASKS = (*GLUE, *VERSIONS, *PARTS)
 

@@ -102,7 +102,7 @@ def _read(
     from litebert.tasks.find import known_kind, read_task
 
     if from_hub:
-        from litebert.tasks.hub import read_hub
+        from litebert.tasks.sources import read_hub
 
         return read_hub(task, data, text=text, label=label, kind=known_kind(kind))
     return read_task(task, Path(data) if data else None, text=text, label=label, kind=kind, dev=dev)

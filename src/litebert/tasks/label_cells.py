@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from litebert.data.tables import Cell, Table
 from litebert.errors import InputError, nearest
 from litebert.tasks.examples import Kind
-from litebert.tasks.table_files import Cell, Table
 
 SEPARATORS = (";", "|", ",")
 SCORES = ("score", "similarity", "rating", "stars")  # columns whose whole numbers are measures when written 3.0

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from litebert.data.tables import Table
 from litebert.tasks.columns import find_columns
 from litebert.tasks.examples import Kind, Question, TaskData
-from litebert.tasks.table_files import Table
 from litebert.tasks.tables import OWN_METRICS, find_labels, make_items
 
 

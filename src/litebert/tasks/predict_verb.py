@@ -41,7 +41,7 @@ def predict(
         raise InputError(f"--format is '{chosen}' but must be one of {', '.join(FORMATS)}")
     if output is not None and not output.absolute().parent.is_dir():
         raise InputError(f"there is no folder '{output.absolute().parent}' to write {output.name} to")
-    from litebert.tasks.incoming import incoming
+    from litebert.tasks.inputs import incoming
     from litebert.tasks.predicting import load_predictor
 
     predictor = load_predictor(model, device=device, depth=depth)

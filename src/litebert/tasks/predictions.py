@@ -9,12 +9,12 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from litebert.data.files import kind_of
+from litebert.data.tables import Cell, read_table, read_text
 from litebert.errors import InputError
 from litebert.tasks.examples import Choice, Item, Prediction, TaskData
 from litebert.tasks.glue import GLUE, official_index
 from litebert.tasks.label_cells import cell_labels, label_text, number_in
-from litebert.tasks.table_files import Cell, read_table, read_text
-from litebert.text.streams import kind_of
 
 KEYS = ("key", "index", "id", "idx", "pairid", "example_id")
 LABELS = ("label", "prediction", "labels", "predicted", "answer", "text", "score")

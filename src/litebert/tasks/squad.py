@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from litebert.data.tables import read_text
 from litebert.errors import InputError
 from litebert.tasks.examples import Answer, Question, TaskData
-from litebert.tasks.table_files import read_text
 
 VERSIONS: Mapping[str, str] = {"squad1": "v1.1", "squad2": "v2.0"}
 METRICS = ("f1", "exact_match")

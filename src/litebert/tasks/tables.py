@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from litebert.data.files import kind_of
+from litebert.data.tables import SUFFIXES, Cell, Table
 from litebert.errors import InputError
 from litebert.tasks.columns import Columns, check_columns
 from litebert.tasks.examples import Answer, Choice, Example, Item, Kind, Question, Target
@@ -22,8 +24,6 @@ from litebert.tasks.label_cells import (
     target_number,
 )
 from litebert.tasks.squad import find_answer
-from litebert.tasks.table_files import SUFFIXES, Cell, Table
-from litebert.text.streams import kind_of
 
 OWN_METRICS: Mapping[Kind, tuple[str, ...]] = {
     "classify": ("accuracy", "macro_f1", "matthews"),

@@ -7,7 +7,7 @@ import pytest
 
 from litebert.errors import InputError
 from litebert.tasks.find import TASKS
-from litebert.tasks.hub import hub_place, read_hub
+from litebert.tasks.sources import hub_place, read_hub
 
 
 class Rows(list):

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from litebert.data.tables import read_table
 from litebert.errors import InputError
 from litebert.tasks.columns import find_columns
 from litebert.tasks.find import read_task
-from litebert.tasks.table_files import read_table
 
 TICKETS = [
     {"subject": f"Ticket {n}", "body": f'It says "no {n}",\nthen stops', "queue": ("billing", "repair")[n % 2]}

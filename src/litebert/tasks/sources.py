@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from litebert.data.tables import Table
 from litebert.errors import InputError, nearest
 from litebert.tasks.examples import Answer, Choice, Example, Item, Kind, Question, TaskData
 from litebert.tasks.find import TASKS, with_dev
@@ -15,7 +16,6 @@ from litebert.tasks.glue import GLUE
 from litebert.tasks.own import own_task
 from litebert.tasks.race import LETTERS, PARTS
 from litebert.tasks.squad import VERSIONS, find_answer, span_data
-from litebert.tasks.table_files import Table
 
 EXTRA = "reading from the hub needs the datasets library: pip install 'litebert[hub]'"
 SPLITS = {"train": ("train",), "dev": ("validation", "dev", "valid"), "test": ("test",)}

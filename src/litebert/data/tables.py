@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from litebert.data.files import kind_of, open_bytes, parquet_library
 from litebert.errors import InputError
-from litebert.text.streams import kind_of, open_bytes, parquet_library
 
 Cell = Any  # str, int, float, bool, None, or a list or object of JSON
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from litebert.data.tables import read_table
 from litebert.errors import InputError
-from litebert.tasks.incoming import incoming
+from litebert.tasks.inputs import incoming
 from litebert.tasks.predicting import TaskNote
-from litebert.tasks.table_files import read_table
 
 ROWS = [{"id": f"r{n}", "body": f"text {n}", "other": "no"} for n in range(3)]
 NOTE = TaskNote(kind="classify", labels=("a", "b"), text=("body",))

@@ -12,8 +12,8 @@ import pyarrow.parquet
 import pytest
 
 from litebert.errors import InputError
-from litebert.text import raw
-from litebert.text.raw import Place, documents, expand, read_documents
+from litebert.text import documents as raw
+from litebert.text.documents import Place, documents, expand, read_documents
 
 zstandard = pytest.importorskip("zstandard", reason="needs litebert[corpus]")
 

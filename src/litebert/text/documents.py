@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from litebert.data.files import COMPRESSIONS, STANDARD_INPUT, kind_of, open_bytes, parquet_library
 from litebert.errors import InputError
-from litebert.text.streams import COMPRESSIONS, STANDARD_INPUT, kind_of, open_bytes, parquet_library
 
 Errors = Literal["strict", "replace"]
 

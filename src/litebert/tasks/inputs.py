@@ -14,14 +14,14 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
 
+from litebert.data.files import kind_of, open_bytes
+from litebert.data.tables import Table, comma_or_semicolon, read_table, read_text, tsv_is_quoted
 from litebert.errors import InputError
 from litebert.tasks.columns import Columns, check_columns, find_columns
 from litebert.tasks.examples import Example, Item
 from litebert.tasks.predicting import TaskNote
 from litebert.tasks.squad import is_squad_form, parse_questions
-from litebert.tasks.table_files import Table, comma_or_semicolon, read_table, read_text, tsv_is_quoted
 from litebert.tasks.tables import Row, make_items
-from litebert.text.streams import kind_of, open_bytes
 
 GUESSED_FROM = 100  # rows
 PLAIN = ("", ".txt", ".text")
