@@ -23,10 +23,10 @@ from litebert.corpus.shards import PART
 from litebert.corpus.store import FORMAT, SPLITS, STORE_FILE, TOKENIZER_FOLDER, Manifest, Origin, ShardEntry, Store
 from litebert.corpus.tokenise import RawDocument, Tokenised, Tools, special_ids, start_worker, tokenise
 from litebert.corpus.word_starts import word_features
-from litebert.data.files import STANDARD_INPUT
+from litebert.data.files import STANDARD_INPUT, Errors
 from litebert.errors import InputError
 from litebert.runs import DISK_FULL, sync_folder
-from litebert.text.documents import Errors, expand
+from litebert.text.documents import expand
 from litebert.text.normalise import Rules, check_rules
 from litebert.text.tokenizers import Tokenizer, read_tokenizer
 

@@ -15,8 +15,9 @@ import numpy.typing as npt
 from litebert.corpus.sentences import Languages
 from litebert.corpus.store import SPLITS, ShardEntry
 from litebert.corpus.tokenise import RawDocument
+from litebert.data.files import Errors
 from litebert.errors import InputError
-from litebert.text.documents import Errors, documents
+from litebert.text.documents import documents
 
 BATCH = 1 << 15  # characters a task; small, so that workers end together and tasks under way take little memory
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from litebert.tasks.examples import TaskData
-from litebert.tasks.find import read_task
 from litebert.tasks.predicting import TaskNote
+from litebert.tasks.sources import read_task
 
 
 def read_for(
@@ -16,7 +16,7 @@ def read_for(
     return read_task(
         None,
         data,
-        text=text or ",".join(note.text) or None,
+        text=text or note.text,
         label=label or note.label or None,
         kind=note.kind,
         labels=note.labels or None,

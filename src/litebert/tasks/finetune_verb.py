@@ -99,13 +99,9 @@ def _read(
     dev: Path | None,
     from_hub: bool,
 ) -> "TaskData":
-    from litebert.tasks.find import known_kind, read_task
+    from litebert.tasks.sources import read_task
 
-    if from_hub:
-        from litebert.tasks.sources import read_hub
-
-        return read_hub(task, data, text=text, label=label, kind=known_kind(kind))
-    return read_task(task, Path(data) if data else None, text=text, label=label, kind=kind, dev=dev)
+    return read_task(task, data or None, text=text, label=label, kind=kind, dev=dev, from_hub=from_hub)
 
 
 def _asked(

@@ -4,12 +4,11 @@
 place that has it is taken, and how often is said.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from litebert.data.tables import read_text
+from litebert.data.files import parse_json, read_text
 from litebert.errors import InputError
 from litebert.tasks.examples import Answer, Question, TaskData
 
@@ -58,11 +57,7 @@ def is_squad_form(content: object) -> bool:
 
 def read_questions(path: Path, notes: list[str]) -> tuple[Question, ...]:
     """All questions of one file."""
-    try:
-        content = json.loads(read_text(path))
-    except ValueError as error:
-        raise InputError(f"{path} is not JSON ({error}); download it again") from None
-    return parse_questions(content, path, notes)
+    return parse_questions(parse_json(read_text(path), str(path)), path, notes)
 
 
 def parse_questions(content: object, path: Path, notes: list[str]) -> tuple[Question, ...]:

@@ -1,37 +1,52 @@
-"""Raw text in, documents out, one at a time: ``.txt`` (a blank line between documents), ``.jsonl``, ``.parquet``.
+"""Raw text in, documents out, one at a time; and what is done with documents before any are tokenised: a fair sample
+of their lines, and the rule that holds some of them out.
 
-Files may be compressed; a source is a file, a folder, a glob or ``-`` for standard input. Memory stays constant: at no
-time is more than one document held, and a "document" without an end is cut at a line. Every document says where reading
-goes on after it, so that an interrupted job starts there and not at the beginning.
+A document is a paragraph block of a ``.txt`` file (blank lines part them), or a row of a ``.jsonl``, ``.csv``, ``.tsv``
+or ``.parquet`` file. Files may be compressed; a source is a file, a folder, a glob or ``-`` for standard input. Memory
+stays constant: at no time is more than one document held, and a "document" without an end is cut at a line. Every
+document says where the next one starts, so that an interrupted job resumes there and not at the beginning.
 """
 
 import glob
-import io
-import json
-from collections.abc import Iterable, Iterator, Sequence
+import hashlib
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from litebert.data.files import COMPRESSIONS, STANDARD_INPUT, kind_of, open_bytes, parquet_library
+from litebert.data.files import (
+    COMPRESSIONS,
+    STANDARD_INPUT,
+    Errors,
+    kind_of,
+    parse_json,
+    text_lines,
+    without_surrogates,
+)
+from litebert.data.separated import find_layout, separated_rows
+from litebert.data.tables import parquet_rows, parquet_types
 from litebert.errors import InputError
-
-Errors = Literal["strict", "replace"]
 
 TEXT_SUFFIXES = (".txt", ".text")
 JSON_SUFFIXES = (".jsonl", ".ndjson")
+TABLE_SUFFIXES = (".csv", ".tsv")
 PARQUET_SUFFIXES = (".parquet",)
+FOLDER_SUFFIXES = TEXT_SUFFIXES + JSON_SUFFIXES + PARQUET_SUFFIXES  # a table in a folder is rarely text: it is named
 # Formats that would pass for plain text, or that people try; everything else that a person names is read as text.
-REFUSED_SUFFIXES = (".json", ".csv", ".tsv", ".zip", ".tar", ".tgz", ".7z", ".pdf", ".docx", ".arrow")
-READABLE = f"{', '.join(TEXT_SUFFIXES + JSON_SUFFIXES + PARQUET_SUFFIXES)}, plain or {', '.join(COMPRESSIONS)}"
+REFUSED_SUFFIXES = (".json", ".xlsx", ".xls", ".zip", ".tar", ".tgz", ".7z", ".pdf", ".docx", ".arrow")
+READABLE = f"{', '.join(FOLDER_SUFFIXES + TABLE_SUFFIXES)}, plain or {', '.join(COMPRESSIONS)}"
 
 # A text file without blank lines is one endless document; it is cut at the first line end after so many characters.
 LONGEST_DOCUMENT = 1 << 24
 PARQUET_ROWS = 64
+# Lines longer than this are cut, at a space where there is one: a paragraph is too coarse a thing to sample.
+LONGEST_LINE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Position:
     """A point between two documents of one source, from which reading can start."""
 
     index: int = 0  # documents before it
@@ -46,7 +61,7 @@ class Document:
     text: str
     source: str
     index: int
-    after: Place
+    after: Position
 
 
 def documents(sources: Sequence[str], *, field: str = "text", errors: Errors = "strict") -> Iterator[Document]:
@@ -90,12 +105,11 @@ def _expand_one(source: str) -> list[Path]:
 
 def _files_under(folder: Path) -> list[Path]:
     """Readable files below ``folder``; hidden ones and other kinds are not part of a corpus."""
-    kinds = TEXT_SUFFIXES + JSON_SUFFIXES + PARQUET_SUFFIXES
     found = [
         path
         for path in sorted(folder.rglob("*"))
         if path.is_file()
-        and kind_of(path) in kinds
+        and kind_of(path) in FOLDER_SUFFIXES
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     ]
     if not found:
@@ -109,7 +123,7 @@ def _check_suffix(path: Path) -> None:
 
 
 def read_documents(
-    path: Path, *, field: str = "text", errors: Errors = "strict", start: Place | None = None
+    path: Path, *, field: str = "text", errors: Errors = "strict", start: Position | None = None
 ) -> Iterator[Document]:
     """The documents of one file from ``start`` (the ``after`` of an earlier document) on.
 
@@ -118,151 +132,147 @@ def read_documents(
     """
     if errors not in ("strict", "replace"):
         raise InputError(f"errors is '{errors}' but must be strict or replace")
-    start = start or Place()
+    start = start or Position()
     kind = kind_of(path)
     if kind in PARQUET_SUFFIXES:
-        yield from _read_parquet(path, field, errors, start)
-        return
-    with open_bytes(path, start.offset) as stream:
-        lines = _decoded_lines(path, stream, errors, start)
-        if kind in JSON_SUFFIXES or (path == STANDARD_INPUT and stream.peek(1)[:1] == b"{"):
-            yield from _read_json_lines(path, lines, field, errors, start)
-        else:
-            yield from _read_text(path, lines, start)
+        return _filled(path, _parquet_texts(path, field, errors, start), start)
+    if kind in TABLE_SUFFIXES:
+        return _filled(path, _column_texts(path, field, errors, start), start)
+    lines = text_lines(path, line=start.line, offset=start.offset, errors=errors)
+    if path == STANDARD_INPUT and (first := next(lines, None)) is not None:
+        kind = JSON_SUFFIXES[0] if first[0].startswith("{") else ""
+        lines = chain([first], lines)
+    if kind in JSON_SUFFIXES:
+        return _filled(path, _json_texts(path, lines, field, errors), start)
+    return _filled(path, _paragraphs(lines), start)
 
 
-def _decoded_lines(
-    path: Path, stream: "io.BufferedReader[Any]", errors: Errors, start: Place
-) -> Iterator[tuple[str, int, int]]:
-    """Lines without their ends, with the number of the line and the byte behind it."""
-    number, offset = start.line, start.offset
-    for data in stream:
-        number += 1
-        offset += len(data)
-        try:
-            line = data.decode("utf-8", errors)
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"{path}, line {number} is not UTF-8 (byte 0x{data[error.start]:02x} at column {error.start + 1}); "
-                "convert the file, or pass --errors replace to go on with a replacement character"
-            ) from None
-        if number == 1:
-            line = line.removeprefix("\ufeff")
-        yield line.rstrip("\r\n"), number, offset
-
-
-def _read_text(path: Path, lines: Iterable[tuple[str, int, int]], start: Place) -> Iterator[Document]:
+def _filled(path: Path, texts: Iterable[tuple[str, int, int]], start: Position) -> Iterator[Document]:
+    """Documents of those texts that are not blank, each given with the line and the byte where it ends."""
     source, index = str(path), start.index
+    for text, line, offset in texts:
+        if text and not text.isspace():
+            yield Document(text, source, index, Position(index + 1, line, offset))
+            index += 1
+
+
+def _paragraphs(lines: Iterable[tuple[str, int, int]]) -> Iterator[tuple[str, int, int]]:
     held: list[str] = []
     size = number = offset = 0
     for line, number, offset in lines:
+        line = line.rstrip("\r\n")
         blank = not line or line.isspace()
         if not blank:
             held.append(line)
             size += len(line)
         if held and (blank or size >= LONGEST_DOCUMENT):
-            yield Document("\n".join(held), source, index, Place(index + 1, number, offset))
-            index += 1
+            yield "\n".join(held), number, offset
             held, size = [], 0
     if held:
-        yield Document("\n".join(held), source, index, Place(index + 1, number, offset))
+        yield "\n".join(held), number, offset
 
 
-def _read_json_lines(
-    path: Path, lines: Iterable[tuple[str, int, int]], field: str, errors: Errors, start: Place
-) -> Iterator[Document]:
-    source, index = str(path), start.index
+def _json_texts(
+    path: Path, lines: Iterable[tuple[str, int, int]], field: str, errors: Errors
+) -> Iterator[tuple[str, int, int]]:
     for line, number, offset in lines:
-        if not line or line.isspace():
-            continue
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise InputError(f"{path}, line {number} is not JSON ({error})") from None
-        except RecursionError:
-            raise InputError(f"{path}, line {number} is not JSON that can be read: it is nested too deeply") from None
-        text = _json_text(row, field, f"{path}, line {number}")
-        text = _without_surrogates(text, errors, f"{path}, line {number}")
-        if text and not text.isspace():
-            yield Document(text, source, index, Place(index + 1, number, offset))
-            index += 1
+        if line and not line.isspace():
+            place = f"{path}, line {number}"
+            yield _text_in(parse_json(line, place), field, errors, place), number, offset
 
 
-def _json_text(row: Any, field: str, where: str) -> str:
-    """The text in one JSON value, or in its ``field``: a list is taken as paragraphs, null as no text."""
-    if isinstance(row, dict):
-        if field not in row:
-            raise InputError(f"{where} has no field '{field}'; it has {_listed(row) or 'none'} (choose with --field)")
-        row = row[field]
-    if row is None:
+def _column_texts(path: Path, field: str, errors: Errors, start: Position) -> Iterator[tuple[str, int, int]]:
+    layout = find_layout(path, western=False, errors=errors)
+    column = _column(path, layout.columns, field)
+    rows = separated_rows(path, layout, line=start.line, offset=start.offset, errors=errors, western=False)
+    return ((row[column], line, offset) for row, _, line, offset in rows)
+
+
+def _parquet_texts(path: Path, field: str, errors: Errors, start: Position) -> Iterator[tuple[str, int, int]]:
+    types = parquet_types(path)
+    _column(path, list(types), field)
+    if "string" not in types[field]:
+        raise InputError(f"{path}: the column '{field}' is not text but {types[field]}")
+    for (value,), row in parquet_rows(path, [field], start=start.line, batch=PARQUET_ROWS):
+        if row:
+            yield _text_in(value, field, errors, f"{path}, row {row}"), row, 0
+
+
+def _column(path: Path, columns: Sequence[str], field: str) -> int:
+    if field not in columns:
+        raise InputError(f"{path} has no column '{field}'; it has {_listed(columns)} (choose with field=)")
+    return list(columns).index(field)
+
+
+def _text_in(value: Any, field: str, errors: Errors, place: str) -> str:
+    """The text in one value, or in its ``field``: a list is taken as paragraphs, null as no text."""
+    if isinstance(value, dict):
+        if field not in value:
+            names = _listed(value) or "none"
+            raise InputError(f"{place} has no field '{field}'; it has {names} (choose with field=)")
+        value = value[field]
+    if value is None:
         return ""
-    if isinstance(row, str):
-        return row
-    if isinstance(row, list) and all(isinstance(item, str) for item in row):
-        return "\n".join(row)
-    raise InputError(f"{where}: '{field}' is not text but {type(row).__name__}")
-
-
-def _without_surrogates(text: str, errors: Errors, where: str) -> str:
-    r"""``text`` as real Unicode: JSON can spell half a character (``"\ud83d"``), which no tokenizer takes."""
-    if text.isascii():
-        return text
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        if errors == "strict":
-            raise InputError(f"{where} holds half of a surrogate pair; pass --errors replace to go on") from None
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
-
-
-def _read_parquet(path: Path, field: str, errors: Errors, start: Place) -> Iterator[Document]:
-    pyarrow = parquet_library(path)
-    try:
-        # Without pre-buffering, and with a small buffer, memory does not grow with the row group.
-        with pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
-            _check_column(path, file.schema_arrow, field)
-            groups, row = _row_groups_from(file.metadata, start.line)
-            index = start.index
-            for batch in file.iter_batches(PARQUET_ROWS, row_groups=groups, columns=[field], use_threads=False):
-                for value in batch.column(0).to_pylist():
-                    row += 1
-                    if row <= start.line or value is None:
-                        continue
-                    text = _json_text(value, field, f"{path}, row {row}")
-                    if text and not text.isspace():
-                        yield Document(text, str(path), index, Place(index + 1, row))
-                        index += 1
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} holds text in column '{field}' that is not UTF-8 ({error.reason})") from None
-    except pyarrow.ArrowException as error:
-        raise InputError(f"{path} is not a parquet file that can be read ({_first_line(error)})") from None
-
-
-def _check_column(path: Path, schema: Any, field: str) -> None:
-    if field not in schema.names:
-        raise InputError(f"{path} has no column '{field}'; it has {_listed(schema.names)} (choose with --field)")
-    kind = str(schema.field(field).type)
-    if "string" not in kind:
-        raise InputError(f"{path}: the column '{field}' is not text but {kind}")
-
-
-def _row_groups_from(metadata: Any, row: int) -> tuple[list[int], int]:
-    """The row groups that hold ``row`` and all after it, and how many rows come before them."""
-    before = 0
-    for group in range(metadata.num_row_groups):
-        rows = metadata.row_group(group).num_rows
-        if before + rows > row:
-            return list(range(group, metadata.num_row_groups)), before
-        before += rows
-    return [], before
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        value = "\n".join(value)
+    if not isinstance(value, str):
+        raise InputError(f"{place}: '{field}' is not text but {type(value).__name__}")
+    if value.isascii() or (whole := without_surrogates(value)) == value:
+        return value
+    if errors == "strict":
+        raise InputError(f"{place} holds half of a surrogate pair; use errors=replace to read on")
+    return whole
 
 
 def _listed(names: Iterable[str], most: int = 8) -> str:
     """A few names for a message."""
-    names = [str(name) for name in names]
+    names = [without_surrogates(str(name)) for name in names]
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def lines_of(text: str) -> Iterator[str]:
+    """The lines of a document with single spaces, none of them long, none empty."""
+    for line in text.splitlines():
+        line = " ".join(line.split())
+        while len(line) > LONGEST_LINE:
+            cut = line.rfind(" ", LONGEST_LINE // 2, LONGEST_LINE)
+            cut = cut if cut > 0 else LONGEST_LINE
+            yield line[:cut]
+            line = line[cut:].lstrip()
+        if line:
+            yield line
+
+
+def sample_lines(
+    texts: Iterable[str], limit: int, seed: int, report: Callable[[str], None] = lambda message: None
+) -> list[str]:
+    """Lines of the documents ``texts``, all equally likely to be in, at most ``limit`` bytes of UTF-8 together.
+
+    Each line draws a number; those below a bar are kept, and the bar is lowered whenever they grow too many. So the
+    sample depends on the seed and the text alone, keeps the order of the text, and holds everything that fits.
+    """
+    draw = random.Random(seed)
+    bar, held, size, documents = 1.0, [], 0, 0
+    for documents, text in enumerate(texts, 1):
+        for line in lines_of(text):
+            height = draw.random()
+            if height < bar:
+                length = len(line.encode())
+                held.append((height, length, line))
+                size += length
+        while size > limit:
+            bar *= 0.8
+            held = [item for item in held if item[0] < bar]
+            size = sum(length for _, length, _ in held)
+        if documents % 200 == 0:
+            report(f"reading: {documents:,} documents, {size / 1e6:.1f} MB of text sampled")
+    report(f"read {documents:,} documents, {size / 1e6:.1f} MB of text sampled" + (f" ({bar:.0%})" if bar < 1 else ""))
+    return [line for _, _, line in held]
+
+
+def is_held_out(text: str, share: float) -> bool:
+    """Whether a document is among the ``share`` kept for measuring; a property of its text, not of its place."""
+    if share <= 0:
+        return False
+    digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") < share * 2**64

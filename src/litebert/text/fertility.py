@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
-from litebert.text.sample import lines_of
+from litebert.text.documents import lines_of
 from litebert.text.tokenizer import Tokenizer
 
 

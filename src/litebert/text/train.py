@@ -10,9 +10,9 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from litebert.errors import InputError, nearest
+from litebert.text.documents import sample_lines
 from litebert.text.families import ALBERT
 from litebert.text.normalise import Rules, backend_normaliser, check_rules
-from litebert.text.sample import sample_lines
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.tokenizers import mark_special_tokens
 from litebert.text.unigram import train_unigram

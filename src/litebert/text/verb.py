@@ -58,9 +58,8 @@ def train(
     """Train a vocabulary on raw text; ids 0 to 4 are <pad> <unk> [CLS] [SEP] [MASK]."""
     import dataclasses
 
-    from litebert.text.documents import documents
+    from litebert.text.documents import documents, is_held_out
     from litebert.text.fertility import measure_fertility
-    from litebert.text.sample import is_held_out
     from litebert.text.train import TrainSettings, train_tokenizer
 
     settings = TrainSettings(
@@ -130,9 +129,8 @@ def fertility(
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of JSON objects.")] = False,
 ) -> None:
     """Tokens per word of several tokenizers on the same text; with --hold-out, on what `train` left out only."""
-    from litebert.text.documents import documents
+    from litebert.text.documents import documents, is_held_out
     from litebert.text.fertility import measure_fertility
-    from litebert.text.sample import is_held_out
 
     tokenizers = [_read(folder) for folder in folders]
     texts = (

@@ -15,8 +15,8 @@ from litebert.nn.network import HeadsConfig, Network, NetworkConfig
 from litebert.runs import read_run
 from litebert.tasks.encoding import EncodingSettings, encode
 from litebert.tasks.examples import Example
-from litebert.tasks.find import read_task
 from litebert.tasks.predicting import TASK_FILE, TaskNote, load_predictor
+from litebert.tasks.sources import read_task
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from litebert.shrink import tuning
 from litebert.shrink.compare_page import make_page
 from litebert.shrink.comparison import Cell, Comparison, Cost, TaskTable, tolerance_rows
 from litebert.shrink.strategies import drop_fixed, kept_of
-from litebert.tasks.find import read_task
 from litebert.tasks.predicting import load_predictor
+from litebert.tasks.sources import read_task
 from litebert.train.loop import Loop
 
 WORDS = ["steps=4", "batch=8", "scores=1", "rate=1e-3", "--columns", "text", "--label", "kind", "--seeds", 2]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from litebert.cli import main
+from litebert.text.documents import LONGEST_LINE, is_held_out, lines_of, sample_lines
 from litebert.text.fertility import measure_fertility
-from litebert.text.sample import LONGEST_LINE, is_held_out, lines_of, sample_lines
 from litebert.text.tokenizers import read_tokenizer
 from litebert.text.train import SPECIAL, TrainSettings, train_tokenizer
 
