@@ -24,6 +24,7 @@ SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "pipes"}
 USUAL_SEPARATORS = {".tsv": "\t", ".tab": "\t", ".txt": "\t", ".psv": "|"}
 SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)  # Excel's own hint, before the header
 SAMPLE = 200  # lines that the layout is detected from
+USUAL_NAMES = frozenset(("id", "text", "label", "labels", "sentence", "sentence1", "category", "target", "document"))
 LONGEST_CELL = (1 << 31) - 1
 CONSISTENT = 0.95  # of the rows have as many cells as the first, for a separator that is not the usual one
 
@@ -153,7 +154,7 @@ def _tabs_are_quoted(read_lines: Callable[[], Iterable[str]]) -> bool:
 
 
 def _find_separator(lines: Sequence[str], usual: str) -> str:
-    """The sign that parts the first row and gives all rows of the sample as many cells."""
+    """The sign that divides the first row and gives all rows of the sample as many cells."""
     scores = {sign: _consistency(lines, sign) for sign in (usual, *SEPARATORS)}
     best = max(scores, key=lambda sign: scores[sign])  # of equal ones the first: the usual one
     needed = CONSISTENT if scores[usual] else 0.5  # a header with only another sign in it is evidence by itself
@@ -191,13 +192,17 @@ def extent(row: Sequence[Cell]) -> int:
 
 
 def has_content(row: Sequence[Cell]) -> bool:
+    """Whether any cell holds more than space."""
     return any(cell is not None and str(cell).strip() for cell in row)
 
 
 def has_header(rows: Sequence[Sequence[Cell]]) -> bool:
     """Whether the first row holds names: not if it has numbers above numbers, or a value that its column has again."""
     first, rest = rows[0], rows[1:]
-    if not rest or [str(cell) for cell in first] == [str(number) for number in range(len(first))]:
+    names = [str(cell).strip().casefold() for cell in first]
+    if not rest or not USUAL_NAMES.isdisjoint(names):
+        return True
+    if names == [str(number) for number in range(len(names))]:
         return True  # a table that pandas wrote and that had no names
     for index, cell in enumerate(first):
         below = [row[index] for row in rest if index < len(row)]
@@ -223,6 +228,7 @@ def _is_number(cell: Cell) -> bool:
 
 
 def log_missing_header(source: str, first: Sequence[Cell]) -> None:
+    """Warn that the columns have names of ours, with a cell of each."""
     shown = [f"column_{number} ('{str(cell)[:30]}')" for number, cell in enumerate(first, 1)]
     log.warning(
         "%s has no header: its columns are named %s. If its first row is a header, use header=True",

@@ -213,6 +213,7 @@ def test_a_hint_names_what_is_missing(tmp_path, monkeypatch):
         ("How did you like it?,What was it?\nwell enough I think,a film\nnot,a book\n", True),
         ("It was the best of films\nIt was the worst of films\n", False),
         ("text\nIt was the best of films\n", True),
+        ("text,label\ntext,a\nmore,b\n", True),  # a text that is its column's name
         ("a,b\n", True),
     ],
 )
