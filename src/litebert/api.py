@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from litebert.durations import parse_duration
 from litebert.errors import InputError
@@ -164,14 +164,6 @@ def finetune(
     return Run(folder, found.status, found.steps, found.figures, found.notes, found)
 
 
-def _columns(value: str | Sequence[str] | None) -> str | None:
-    return value if value is None or isinstance(value, str) else ",".join(value)
-
-
-def _path(value: Table | None) -> Path | None:
-    return None if value is None else Path(cast(PathLike, value))
-
-
 def _read_task(
     task: str | None,
     data: Table | None,
@@ -182,15 +174,9 @@ def _read_task(
     from_hub: bool = False,
 ) -> "TaskData":
     """The data of a task, with what was guessed about it logged."""
-    from litebert.tasks.find import known_kind, read_task
+    from litebert.tasks.sources import read_task
 
-    columns, target = _columns(text), _columns(label)
-    if from_hub:
-        from litebert.tasks.hub import read_hub
-
-        read = read_hub(task, str(data) if data else None, text=columns, label=target, kind=known_kind(kind))
-    else:
-        read = read_task(task, _path(data), text=columns, label=target, kind=kind, dev=_path(dev))
+    read = read_task(task, data, text=text, label=label, kind=kind, dev=dev, from_hub=from_hub)
     for note in read.notes:
         log.info(note)
     return read
@@ -329,7 +315,7 @@ def distill(
 
     how = DistillSettings(temperature=temperature, hard=hard, states=parse_states(states), states_weight=states_weight)
     master = load_teacher(str(teacher), how)
-    read = read_for(master.note, task, _path(data), _columns(text), _columns(label), _path(dev))
+    read = read_for(master.note, task, data, text, label, dev)
     for note in read.notes:
         log.info(note)
     words = field_words(settings)
@@ -646,8 +632,7 @@ def _texts(
     paths: list[str], field: str, errors: Literal["strict", "replace"], held_out: float, *, kept: bool
 ) -> Iterator[str]:
     """The documents of a corpus that are held out, or the others."""
-    from litebert.text.raw import documents
-    from litebert.text.sample import is_held_out
+    from litebert.text.documents import documents, is_held_out
 
     for document in documents(paths, field=field, errors=errors):
         if is_held_out(document.text, held_out) == kept:

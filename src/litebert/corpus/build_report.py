@@ -11,8 +11,8 @@ from rich.progress import Progress as Bar
 
 from litebert.corpus.build import Progress
 from litebert.corpus.store import SPLITS, Store
-from litebert.text.raw import expand
-from litebert.text.streams import COMPRESSIONS, STANDARD_INPUT
+from litebert.data.files import COMPRESSIONS, STANDARD_INPUT
+from litebert.text.documents import expand
 
 FEW = 10  # held-out documents, below which that is said
 

@@ -17,7 +17,7 @@ from litebert.corpus.settings import BuildSettings
 from litebert.corpus.store import SPLITS, ShardEntry
 from litebert.corpus.tokenise import RawDocument
 from litebert.errors import InputError
-from litebert.text.raw import documents
+from litebert.text.documents import documents
 
 BATCH = 1 << 15  # characters of a task; small, so that workers finish together and pending tasks need little memory
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from litebert.data.files import Errors
 from litebert.errors import InputError, nearest
 from litebert.text.normalise import Rules, check_rules
-from litebert.text.raw import Errors
 
 Order = Literal["sop", "nsp", "none"]
 Masking = Literal["ngram", "whole-word", "plain"]

@@ -1,14 +1,14 @@
 """A task's data for a model that was fine-tuned for it: a file of one's own is read as the model's was."""
 
-from pathlib import Path
-
+from litebert.data.tables import Source
+from litebert.tasks.columns import Names
 from litebert.tasks.examples import TaskData
-from litebert.tasks.find import read_task
 from litebert.tasks.predicting import TaskNote
+from litebert.tasks.sources import read_task
 
 
 def read_for(
-    note: TaskNote, task: str | None, data: Path | None, text: str | None, label: str | None, dev: Path | None
+    note: TaskNote, task: str | None, data: Source | None, text: Names, label: Names, dev: Source | None
 ) -> TaskData:
     """A named task, or a file with the columns, the kind and the labels of the note, unless something else is said."""
     if task is not None:
@@ -16,7 +16,7 @@ def read_for(
     return read_task(
         None,
         data,
-        text=text or ",".join(note.text) or None,
+        text=text or note.text,
         label=label or note.label or None,
         kind=note.kind,
         labels=note.labels or None,

@@ -111,7 +111,7 @@ def _lines(file: Path | None) -> list[str]:
         tell_typing()
         content = sys.stdin.read()
     else:
-        from litebert.tasks.table_files import read_text
+        from litebert.data.files import read_text
 
         content = read_text(file)
     lines = [line.strip("\r\n") for line in content.split("\n") if line.strip()]

@@ -1,21 +1,31 @@
-"""Which columns of a person's table hold the text, the label, the options: as told, or guessed by name and content.
+"""Which columns of a table hold the text, the label, the options, and what kind of task they make: told, or guessed.
 
-A guess is always said, and where two columns are as good as each other nothing is guessed: the person is asked.
+Guesses go by the names of columns, then by what is in them. A guess is always reported, and where two columns are
+equally good nothing is guessed: the error asks for the column.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from litebert.data.separated import Cell, has_content, is_repeated
+from litebert.data.tables import Table
 from litebert.errors import InputError, nearest
 from litebert.tasks.examples import Kind
-from litebert.tasks.label_cells import LabelGuess, any_separator, guess_kind, is_missing
-from litebert.tasks.table_files import Table
+
+Names = str | Sequence[str] | None  # columns as a person names them: "a", "a,b", "a+b", ["a", "b"]
 
 KEYS = ("id", "key", "idx", "index", "guid", "uid", "qid", "q_id")
+# Names of label columns, from those that say it best; several of one line are equally good.
 LABELS = (
-    *("label", "labels", "gold_label", "class", "category", "target", "queue", "intent", "sentiment", "topic"),
-    *("emotion", "tag", "tags", "score", "similarity", "rating", "stars", "quality", "is_duplicate", "y"),
+    ("label",),
+    ("labels",),
+    ("gold_label",),
+    ("class", "category", "target", "y"),
+    ("label*", "labels*", "class*", "category*", "target*"),  # with anything before or after it: label3, my_label
+    ("queue", "intent", "sentiment", "topic", "emotion", "tag", "tags", "is_duplicate"),
+    ("score", "similarity", "rating", "stars", "quality"),
 )
 ANSWERS = ("label", "answer", "answer_key", "answerkey", "target", "correct", "gold")
 PAIRS = (
@@ -32,24 +42,28 @@ TEXTS = (
 PASSAGES = ("passage", "article", "context", "story", "premise")
 OPTION_LISTS = ("options", "choices", "endings")
 OPTION_NAME = re.compile(r"(choice|option|answer|ending)[_ ]?([0-9]|[a-h])", re.IGNORECASE)
-LONG_ENOUGH = 3.0  # words of a cell, in the mean, that make a column look like text
+SEPARATORS = (";", "|", ",")  # of labels within one cell
+SCORES = ("score", "similarity", "rating", "stars")  # columns whose whole numbers are measures when written 3.0
+MOST_NUMBERED = 30  # more different whole numbers than this are taken as a measure, not as classes
+ID_SHARE = 0.5  # a label that is new in more than half of the rows is no class
+LONG_ENOUGH = 3.0  # mean words per cell that make a column look like text
 
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """What was found: each text part is one column or several to be joined; several labels are columns of 0 and 1."""
+    """The columns to read: a text is one column or several to be joined; several labels are columns of 0 and 1."""
 
     kind: Kind
     texts: tuple[tuple[str, ...], ...]
     labels: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     key: str | None = None
-    separator: str = ""  # parts labels within one cell
+    separator: str = ""  # between labels within one cell
     guessed: bool = False
 
     @property
     def text_parts(self) -> tuple[str, ...]:
-        """The texts as ``--text`` names them, a part each."""
+        """The texts as ``text=`` names them, one part each."""
         return tuple("+".join(part) for part in self.texts)
 
     def describe(self) -> str:
@@ -63,12 +77,12 @@ class Columns:
 
 
 def find_columns(
-    table: Table, *, text: str | None = None, label: str | None = None, kind: Kind | None = None, labelled: bool = True
+    table: Table, *, text: Names = None, label: Names = None, kind: Kind | None = None, labelled: bool = True
 ) -> Columns:
     """The columns of a table; ``labelled`` says whether it must have a label."""
     options = option_columns(table) if kind in (None, "choice") else ()
     answers = _named(table, ("answers",))
-    if kind == "span" or (kind is None and text is None and label is None and answers and _named(table, PASSAGES)):
+    if kind == "span" or (kind is None and not text and not label and answers and _named(table, PASSAGES)):
         return _span_columns(table, text, label)
     labels = _told_labels(table, label) if label else ()
     if kind == "choice" or (options and kind is None):
@@ -76,14 +90,13 @@ def find_columns(
     told = bool(text and labels) or (bool(text) and not labelled)
     key = _key(table)
     if not labels:
-        labels = _guess_label(table, used=_flat(_told_texts(table, text)) if text else (), required=labelled)
-    texts = _told_texts(table, text) if text else _guess_texts(table, used=(*labels, *([key] if key else [])))
+        labels = _guess_label(table, used=_flat(_told_texts(table, text)), required=labelled)
+    texts = _told_texts(table, text) or _guess_texts(table, used=(*labels, *([key] if key else [])))
     separator = ""
     if kind is None:
-        guess = guess_kind(table, labels) if labels else LabelGuess(kind="classify")
-        kind, separator = guess.kind, guess.separator
+        kind, separator = guess_kind(table, labels) if labels else ("classify", "")
     elif kind == "multilabel" and len(labels) == 1:
-        separator = any_separator(table.column(labels[0]))
+        separator = _any_separator(table.column(labels[0]))
     return Columns(kind=kind, texts=texts, labels=labels, key=key, separator=separator, guessed=not told)
 
 
@@ -108,35 +121,41 @@ def check_columns(table: Table, columns: Columns, *, labelled: bool) -> None:
 
 
 def require(table: Table, name: str) -> str:
-    """The column as the table spells it; an error where there is none."""
+    """The column as the table spells it; an error where there is none, or more than one."""
     found = _named(table, (name,))
     if found is None:
-        raise InputError(f"{table.path} has no column '{name}'{nearest(name, table.columns)}")
+        raise InputError(f"{table.source} has no column '{name}'{nearest(name, table.columns)}")
+    if is_repeated(found, table.columns):
+        raise InputError(f"{table.source} has two columns '{found}'; rename one")
     return found
 
 
-def _told_texts(table: Table, text: str | None) -> tuple[tuple[str, ...], ...]:
-    """``a`` is one text, ``a,b`` a pair, ``a+b`` two columns joined into one text."""
-    if not text:
-        return ()
-    if _named(table, (text,)):
-        return ((require(table, text),),)
+def _told_texts(table: Table, text: Names) -> tuple[tuple[str, ...], ...]:
+    """``a`` is one text, ``a,b`` or a list a pair, ``a+b`` two columns joined into one text."""
     parts = tuple(
-        tuple(require(table, name.strip()) for name in part.split("+")) if part not in table.columns else (part,)
-        for part in text.split(",")
+        (require(table, part),)
+        if _named(table, (part,))
+        else tuple(require(table, name.strip()) for name in part.split("+"))
+        for part in _split_names(table, text)
     )
     if len(parts) > 2:
+        names = ",".join("+".join(part) for part in parts)
         raise InputError(
-            f"--text names {len(parts)} parts but a model takes one text or two; join columns into one with +, such as "
-            f"--text {'+'.join(part.strip() for part in text.split(','))}"
+            f"text names {len(parts)} parts ({names}) but a model takes one text or two; join columns into one with +, "
+            f"such as {names.replace(',', '+')}"
         )
     return parts
 
 
-def _told_labels(table: Table, label: str) -> tuple[str, ...]:
-    if _named(table, (label,)):
-        return (require(table, label),)
-    return tuple(require(table, name.strip()) for name in label.split(","))
+def _told_labels(table: Table, label: Names) -> tuple[str, ...]:
+    return tuple(require(table, name) for name in _split_names(table, label))
+
+
+def _split_names(table: Table, names: Names) -> list[str]:
+    """Names one by one; a comma parts them in a string, unless it belongs to the name of a column."""
+    if isinstance(names, str):
+        names = [names] if _named(table, (names,)) else names.split(",")
+    return [str(name).strip() for name in names or ()]
 
 
 def _named(table: Table, names: Sequence[str]) -> str | None:
@@ -150,21 +169,36 @@ def _key(table: Table) -> str | None:
     named = _named(table, KEYS) or next((name for name in table.columns if name.casefold().endswith("_id")), None)
     if named is None:
         return None
-    cells = [str(cell) for cell in table.column(named)]
+    index = table.columns.index(named)
+    cells = [str(row[index]) for row in table.rows if has_content(row)]
     return named if len(set(cells)) == len(cells) and all(cells) else None
 
 
 def _guess_label(table: Table, *, used: Sequence[str], required: bool) -> tuple[str, ...]:
-    named = _named(table, [name for name in LABELS if name not in used])
-    if named is not None:
-        return (named,)
-    if not required:
-        return ()
-    few = [name for name in table.columns if name not in used and name != _key(table) and _is_label_like(table, name)]
-    if len(few) == 1:
-        return (few[0],)
-    found = f"{', '.join(few)} all could be one" if few else f"it has {', '.join(table.columns)}"
-    raise InputError(f"which column of {table.path} is the label? {found}; say it with --label")
+    free = [name for name in table.columns if name not in used]
+    for names in LABELS:
+        found = [name for name in free if _is_called(table, name, names)]
+        if len(found) > 1:  # names do not decide: the content may
+            found = [name for name in found if _is_label_like(table, name)] or found
+        if found:
+            break
+    else:
+        found = [name for name in free if name != _key(table) and _is_label_like(table, name)] if required else []
+    if len(found) == 1 or not required:
+        return tuple(found[:1])
+    for name in free:
+        require(table, name)  # two columns of one name, where each may be meant
+    shown = f"{', '.join(found)} could be it" if found else f"it has {', '.join(table.columns)}"
+    raise InputError(f"which column of {table.source} is the label? {shown}; choose one with label=")
+
+
+def _is_called(table: Table, name: str, names: Sequence[str]) -> bool:
+    """Whether a column has one of these names; ``label*`` is any name with that word in it, over short cells."""
+    folded = re.sub(r"[\W_]+", "_", name.casefold())
+    if folded in names:
+        return True
+    words = {f"{word}*" for word in re.findall(r"[^\W\d_]+", folded)}
+    return not words.isdisjoint(names) and _mean_words([str(cell) for cell in table.column(name)]) <= LONG_ENOUGH
 
 
 def _is_label_like(table: Table, name: str) -> bool:
@@ -196,52 +230,128 @@ def _guess_texts(table: Table, *, used: Sequence[str]) -> tuple[tuple[str, ...],
     if len(table.columns) - len(used) == 1 and ranked:
         return ((ranked[0],),)
     raise InputError(
-        f"which column of {table.path} is the text? It has {', '.join(table.columns)}; say it with --text (a pair: "
-        "--text first,second)"
+        f"which column of {table.source} is the text? It has {', '.join(table.columns)}; choose with text= (a pair: "
+        "text=first,second)"
     )
 
 
 def _mean_words(cells: Sequence[str]) -> float:
-    """Words of a cell in the mean; where no spaces are written, two characters count as one."""
+    """Mean words per cell; where no spaces are written, two characters count as one."""
     if not cells:
         return 0.0
     return sum(max(len(cell.split()), sum(ord(sign) > 0x2E80 for sign in cell) / 2) for cell in cells) / len(cells)
 
 
 def _choice_columns(
-    table: Table, options: tuple[str, ...], text: str | None, labels: tuple[str, ...], labelled: bool
+    table: Table, options: tuple[str, ...], text: Names, labels: tuple[str, ...], labelled: bool
 ) -> Columns:
     if not options:
         raise InputError(
-            f"{table.path} has no columns of options; name them option_a, option_b and so on, or give a list 'options'"
+            f"{table.source} has no columns of options; name them option_a, option_b..., or give a list 'options'"
         )
     answer = labels[0] if labels else _named(table, [name for name in ANSWERS if name not in options])
     if answer is None and labelled:
-        raise InputError(f"which column of {table.path} says the right option? Say it with --label")
+        raise InputError(f"which column of {table.source} holds the correct option? Choose with label=")
     if text:
         texts = _told_texts(table, text)
     else:
         question = _named(table, ("question", "query", "sentence", "text"))
         passage = _named(table, [name for name in PASSAGES if name != question])
         if question is None:
-            raise InputError(f"{table.path} has options but no column 'question'; say it with --text passage,question")
+            raise InputError(f"{table.source} has options but no column 'question'; choose with text=passage,question")
         texts = ((passage,), (question,)) if passage else ((question,),)
     told = bool(text and labels)
     found = (answer,) if answer else ()
     return Columns(kind="choice", texts=texts, labels=found, options=options, key=_key(table), guessed=not told)
 
 
-def _span_columns(table: Table, text: str | None, label: str | None) -> Columns:
+def _span_columns(table: Table, text: Names, label: Names) -> Columns:
     """Questions as rows: a passage, a question, and answers as ``{"text": [...], "answer_start": [...]}``."""
     texts = _told_texts(table, text)
     if not texts:
         passage, question = _named(table, PASSAGES), _named(table, ("question",))
         if passage is None or question is None:
-            raise InputError(f"{table.path} needs the columns context, question and answers, or say --text")
+            raise InputError(
+                f"{table.source} needs the columns context, question and answers; choose others with text= and label="
+            )
         texts = ((passage,), (question,))
-    answers = require(table, label or "answers")
+    answers = _told_labels(table, label or "answers")[0]
     return Columns(kind="span", texts=texts, labels=(answers,), key=_key(table), guessed=not (text and label))
 
 
 def _flat(parts: Sequence[Sequence[str]]) -> tuple[str, ...]:
     return tuple(name for part in parts for name in part)
+
+
+def guess_kind(table: Table, columns: Sequence[str]) -> tuple[Kind, str]:
+    """The kind of task that these label columns make and, where several labels share a cell, what separates them."""
+    if len(columns) > 1:
+        return "multilabel", ""
+    name = columns[0]
+    cells = [cell for cell in table.column(name) if not is_missing(cell)]
+    if any(isinstance(cell, list) for cell in cells):
+        return "multilabel", ""
+    numbers = [number_in(cell) for cell in cells]
+    if cells and all(number is not None for number in numbers):
+        values = [number for number in numbers if number is not None]
+        if not all(value.is_integer() for value in values):
+            return "regress", ""
+        measured = any("." in str(cell) for cell in cells) and name.casefold() in SCORES
+        many = len(set(values)) > MOST_NUMBERED and len(set(values)) <= len(values) * ID_SHARE
+        return "regress" if measured or many else "classify", ""
+    separator = _separator(name, [str(cell) for cell in cells])
+    return "multilabel" if separator else "classify", separator
+
+
+def is_missing(cell: Cell) -> bool:
+    """Whether a cell holds no label: empty, null or not a number."""
+    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
+        return True
+    return isinstance(cell, str) and cell.strip().casefold() in ("", "nan")
+
+
+def number_in(cell: Cell) -> float | None:
+    """The number a cell holds, written or stored."""
+    if isinstance(cell, bool):
+        return None
+    if isinstance(cell, int | float):
+        return float(cell) if abs(cell) < 1e300 else math.inf  # JSON has whole numbers beyond any float
+    try:
+        return float(cell) if isinstance(cell, str) and "_" not in cell else None
+    except ValueError:
+        return None
+
+
+def label_text(cell: Cell) -> str:
+    """A label's name: whole numbers without a point, everything else as written."""
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))
+    return str(cell).strip()
+
+
+def cell_labels(cell: Cell, separator: str) -> list[str]:
+    """The labels in one cell: a list, or words between separators."""
+    if is_missing(cell):
+        return []
+    if isinstance(cell, list):
+        return [label_text(one) for one in cell]
+    words = str(cell).split(separator) if separator else [label_text(cell)]
+    return [word.strip() for word in words if word.strip()]
+
+
+def _any_separator(cells: Sequence[Cell]) -> str:
+    """What separates the labels within a cell, where something is known to."""
+    words = [cell for cell in cells if isinstance(cell, str)]
+    return next((sign for sign in SEPARATORS if any(sign in cell for cell in words)), "")
+
+
+def _separator(name: str, cells: Sequence[str]) -> str:
+    """What separates labels within a cell: a sign that is in many, and that leaves words which several cells share."""
+    for sign in SEPARATORS:
+        holding = [cell for cell in cells if sign in cell]
+        if len(holding) < max(2, len(cells) // 20):
+            continue
+        words = [word.strip() for cell in set(cells) for word in cell.split(sign)]
+        if len(set(words)) < len(words) and (name.casefold() in ("labels", "tags") or sign != ","):
+            return sign
+    return ""

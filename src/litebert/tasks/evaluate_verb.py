@@ -121,17 +121,15 @@ def _read(
     from_hub: bool,
 ) -> "TaskData":
     """The data to score; a file of one's own is read as the model's was, unless something else is said."""
-    from litebert.tasks.find import known_kind, read_task
+    from litebert.tasks.sources import read_task
 
     if from_hub:
-        from litebert.tasks.hub import read_hub
-
-        return read_hub(task, data, text=text, label=label, kind=known_kind(kind))
+        return read_task(task, data, text=text, label=label, kind=kind, from_hub=True)
     note = _note(model) if model is not None and task is None else None
     return read_task(
         task,
-        Path(data) if data is not None else None,
-        text=text or (",".join(note.text) if note else None),
+        data,
+        text=text or (note.text if note else None),
         label=label or (note.label if note else None),
         kind=kind or (note.kind if note else None),
         labels=note.labels if note else None,

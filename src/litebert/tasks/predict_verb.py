@@ -41,13 +41,13 @@ def predict(
         raise InputError(f"--format is '{chosen}' but must be one of {', '.join(FORMATS)}")
     if output is not None and not output.absolute().parent.is_dir():
         raise InputError(f"there is no folder '{output.absolute().parent}' to write {output.name} to")
-    from litebert.tasks.incoming import incoming
+    from litebert.tasks.inputs import read_inputs
     from litebert.tasks.predicting import load_predictor
 
     predictor = load_predictor(model, device=device, depth=depth)
     if file is None:
         tell_typing()
-    items = incoming(file, predictor.note, text=text)
+    items = read_inputs(file, predictor.note, text=text)
     if output is None:
         if not _write(sys.stdout, items, predictor.predict, predictor.note, chosen):
             typer.echo(f"nothing was predicted: {file or 'standard input'} holds no texts", err=True)

@@ -9,12 +9,13 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from litebert.data.files import kind_of, read_text
+from litebert.data.separated import Cell
+from litebert.data.tables import read_table
 from litebert.errors import InputError
+from litebert.tasks.columns import cell_labels, label_text, number_in
 from litebert.tasks.examples import Choice, Item, Prediction, TaskData
 from litebert.tasks.glue import GLUE, official_index
-from litebert.tasks.label_cells import cell_labels, label_text, number_in
-from litebert.tasks.table_files import Cell, read_table, read_text
-from litebert.text.streams import kind_of
 
 KEYS = ("key", "index", "id", "idx", "pairid", "example_id")
 LABELS = ("label", "prediction", "labels", "predicted", "answer", "text", "score")
@@ -49,7 +50,7 @@ def _rows(path: Path) -> list[tuple[str, Cell, Cell, str]]:
     if kind_of(path) == ".json":
         try:
             content = json.loads(read_text(path))
-        except ValueError:
+        except (ValueError, RecursionError):
             content = None  # JSON lines under another name
         if isinstance(content, dict) and not {*content} & {"key", "label"}:
             return [(key, label, None, f"{path}, '{key}'") for key, label in content.items()]

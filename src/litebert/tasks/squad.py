@@ -4,14 +4,13 @@
 place that has it is taken, and how often is said.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from litebert.data.files import parse_json, read_text
 from litebert.errors import InputError
 from litebert.tasks.examples import Answer, Question, TaskData
-from litebert.tasks.table_files import read_text
 
 VERSIONS: Mapping[str, str] = {"squad1": "v1.1", "squad2": "v2.0"}
 METRICS = ("f1", "exact_match")
@@ -58,11 +57,7 @@ def is_squad_form(content: object) -> bool:
 
 def read_questions(path: Path, notes: list[str]) -> tuple[Question, ...]:
     """All questions of one file."""
-    try:
-        content = json.loads(read_text(path))
-    except ValueError as error:
-        raise InputError(f"{path} is not JSON ({error}); download it again") from None
-    return parse_questions(content, path, notes)
+    return parse_questions(parse_json(read_text(path), str(path)), path, notes)
 
 
 def parse_questions(content: object, path: Path, notes: list[str]) -> tuple[Question, ...]:

@@ -1,31 +1,35 @@
-"""A person's own data as a task: a table's rows become items, its label column targets, and what was done is said.
+"""Tables as a task: rows become items, the label column becomes targets, and what was done is noted.
 
-Rows without any text are left out, with a note; everything else that cannot be right (an unknown label, a target that
-is no number, an option that is not there) stops with the line it is on.
+Columns are found once, in the training rows, and every split is read alike. Rows without any text are left out, with a
+note; everything else that cannot be right (an unknown label, a target that is no number, a missing option) is an error
+that names the line.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from litebert.errors import InputError
-from litebert.tasks.columns import Columns, check_columns
-from litebert.tasks.examples import Answer, Choice, Example, Item, Kind, Question, Target
-from litebert.tasks.label_cells import (
+from litebert.data.files import kind_of
+from litebert.data.separated import Cell, has_content
+from litebert.data.tables import SUFFIXES, Table
+from litebert.errors import InputError, nearest
+from litebert.tasks.columns import (
+    ID_SHARE,
+    Columns,
+    Names,
     cell_labels,
-    class_index,
-    class_names,
-    flag,
+    check_columns,
+    find_columns,
     is_missing,
     label_text,
     number_in,
-    target_number,
 )
+from litebert.tasks.examples import Answer, Choice, Example, Item, Kind, Question, Target, TaskData
 from litebert.tasks.squad import find_answer
-from litebert.tasks.table_files import SUFFIXES, Cell, Table
-from litebert.text.streams import kind_of
 
-OWN_METRICS: Mapping[Kind, tuple[str, ...]] = {
+METRICS: Mapping[Kind, tuple[str, ...]] = {
     "classify": ("accuracy", "macro_f1", "matthews"),
     "multilabel": ("micro_f1", "macro_f1", "exact_match"),
     "regress": ("pearson", "spearman", "mean_absolute_error"),
@@ -33,10 +37,52 @@ OWN_METRICS: Mapping[Kind, tuple[str, ...]] = {
     "span": ("f1", "exact_match"),
 }
 LETTERS = "ABCDEFGH"
+SPLITS: Mapping[str, tuple[str, ...]] = {
+    "train": ("train", "training"),
+    "dev": ("dev", "validation", "valid", "val"),
+    "test": ("test",),
+}
+
+
+def task_from_tables(
+    name: str,
+    tables: Mapping[str, Table],
+    *,
+    text: Names = None,
+    label: Names = None,
+    kind: Kind | None = None,
+    labels: Sequence[str] | None = None,
+) -> TaskData:
+    """The task in tables named train, dev and test, of which the first that is there decides what the columns are.
+
+    Only a test table may come without labels. ``labels`` are those a model has already, in its order.
+    """
+    main = next(tables[split] for split in SPLITS if split in tables)
+    columns = find_columns(main, text=text, label=label, kind=kind)
+    notes = [columns.describe()]
+    has_classes = columns.kind in ("classify", "multilabel")
+    known = tuple(labels) if labels and has_classes else find_labels(main, columns)
+    splits = {
+        split: make_items(table, columns, known, notes, labelled=split != "test") for split, table in tables.items()
+    }
+    unanswered = (item for items in splits.values() for item in items if isinstance(item, Question) and item.impossible)
+    return TaskData(
+        name=name,
+        kind=columns.kind,
+        labels=known,
+        metrics=METRICS[columns.kind],
+        train=splits.get("train", ()),
+        dev={"dev": splits["dev"]} if "dev" in splits else {},
+        test={"test": splits["test"]} if "test" in splits else {},
+        notes=tuple(notes),
+        has_null=next(unanswered, None) is not None,
+        text=columns.text_parts,
+        label=",".join(columns.labels),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class TableRow:
     """One row: its cells by column, its number from 0, and where it is for a message."""
 
     cells: Mapping[str, Cell]
@@ -49,7 +95,7 @@ class Row:
         return "\n".join(str(cell).strip() for cell in found if not (cell is None or str(cell).strip() == ""))
 
     def key(self, name: str | None) -> str:
-        """What the row is called: its id, or its number."""
+        """The row's id, or its number."""
         return str(self.number if name is None else self.cells[name])
 
 
@@ -64,16 +110,35 @@ def find_labels(table: Table, columns: Columns) -> tuple[str, ...]:
     if columns.kind == "multilabel":
         words = {word for cell in cells for word in cell_labels(cell, columns.separator)}
         if not words:
-            raise InputError(f"no row of {table.path} has a label in {name}; choose another column with --label")
+            raise InputError(f"no row of {table.source} has a label in {name}; choose another column with label=")
         return tuple(sorted(words))
-    missing = [row for row, cell in enumerate(cells) if is_missing(cell)]
+    missing = [row for row, cell in enumerate(cells) if is_missing(cell) and has_content(table.rows[row])]
     if missing:
         raise InputError(
             f"{table.place(missing[0])} has no {name}, nor have {len(missing) - 1} more rows; fill or remove them"
             if len(missing) > 1
             else f"{table.place(missing[0])} has no {name}; fill or remove it"
         )
-    return class_names([label_text(cell) for cell in cells], table, name)
+    return _class_names([label_text(cell) for cell in cells if not is_missing(cell)], table, name)
+
+
+def _class_names(names: Sequence[str], table: Table, column: str) -> tuple[str, ...]:
+    """The classes in a stable order, numbers by value; an error where they cannot be classes."""
+    different = set(names)
+    if len(different) == 1:
+        raise InputError(
+            f"every row of {table.source} has the {column} '{names[0]}': there is nothing to learn; choose another "
+            "column with label=, or add rows of other classes"
+        )
+    if len(names) > 20 and len(different) > len(names) * ID_SHARE:
+        raise InputError(
+            f"the column '{column}' of {table.source} has {len(different):,} different values in {len(names):,} rows, "
+            "which looks like an id, not like a class; choose another column with label="
+        )
+    try:
+        return tuple(sorted(different, key=int))
+    except ValueError:
+        return tuple(sorted(different))
 
 
 def make_items(
@@ -86,29 +151,41 @@ def make_items(
     key = columns.key if columns.key in table.columns else None
     items: list[Item] = []
     empty: list[int] = []
+    blank = 0  # rows without any content, as spreadsheets write them below a table
     for number, cells in enumerate(table.rows):
-        row = Row(cells=dict(zip(table.columns, cells, strict=True)), number=number, place=table.place(number))
+        row = TableRow(cells=dict(zip(table.columns, cells, strict=True)), number=number, place=table.place(number))
         texts = [row.text(part) for part in columns.texts]
         if not any(texts):
-            empty.append(number)
+            if has_content(cells):
+                empty.append(number)
+            else:
+                blank += 1
             continue
         items.append(_item(row, key, texts, columns, known, has_labels=has_labels))
     _note_empty(table, empty, notes)
+    if blank:
+        notes.append(f"left out {blank:,} blank rows")
     return tuple(items)
 
 
 def _note_empty(table: Table, empty: Sequence[int], notes: list[str]) -> None:
     if len(empty) * 2 > len(table.rows):
         raise InputError(
-            f"{table.path} has no text in {len(empty):,} of {len(table.rows):,} rows, first in line "
-            f"{table.lines[empty[0]]}; is it the right column? Choose with --text"
+            f"{table.source} has no text in {len(empty):,} of {len(table.rows):,} rows, first in "
+            f"{table.unit} {table.lines[empty[0]]}; is it the right column? Choose with text="
         )
     if empty:
         notes.append(f"left out {len(empty):,} rows without any text, first {table.place(empty[0])}")
 
 
 def _item(
-    row: Row, key: str | None, texts: Sequence[str], columns: Columns, known: Mapping[str, int], *, has_labels: bool
+    row: TableRow,
+    key: str | None,
+    texts: Sequence[str],
+    columns: Columns,
+    known: Mapping[str, int],
+    *,
+    has_labels: bool,
 ) -> Item:
     name = row.key(key)
     if columns.kind == "choice":
@@ -126,31 +203,33 @@ def _item(
     )
 
 
-def _target(row: Row, columns: Columns, known: Mapping[str, int]) -> Target:
+def _target(row: TableRow, columns: Columns, known: Mapping[str, int]) -> Target:
     cell = row.cells[columns.labels[0]]
     if columns.kind == "regress":
-        return target_number(cell, row.place)
+        return _target_number(cell, row.place)
     if columns.kind == "multilabel":
         if len(columns.labels) > 1:
-            words = [name for name in columns.labels if flag(row.cells[name], row.place, name)]
+            words = [name for name in columns.labels if _flag(row.cells[name], row.place, name)]
         else:
             words = cell_labels(cell, columns.separator)
-        return tuple(sorted({class_index(word, known, row.place) for word in words}))
+        return tuple(sorted({_class_index(word, known, row.place) for word in words}))
     if is_missing(cell):
         raise InputError(f"{row.place} has no {columns.labels[0]}; fill or remove it")
-    return class_index(label_text(cell), known, row.place)
+    return _class_index(label_text(cell), known, row.place)
 
 
-def _options(row: Row, names: Sequence[str]) -> tuple[str, ...]:
+def _options(row: TableRow, names: Sequence[str]) -> tuple[str, ...]:
     cells = row.cells[names[0]] if len(names) == 1 else [row.cells[name] for name in names]
+    if not isinstance(cells, list | None):
+        raise InputError(f"{row.place}: {names[0]} is not a list of options but {type(cells).__name__}")
     options = tuple(str(cell).strip() for cell in cells or () if cell is not None and str(cell).strip())
     if len(options) < 2:
         raise InputError(f"{row.place} has {len(options)} options; a choice needs two or more")
     return options
 
 
-def _option(row: Row, name: str, options: Sequence[str]) -> int:
-    """Which option is right: by its number from 0, its letter, or its text."""
+def _option(row: TableRow, name: str, options: Sequence[str]) -> int:
+    """The correct option: by its number from 0, its letter, or its text."""
     cell = row.cells[name]
     word = label_text(cell) if cell is not None else ""
     number = number_in(cell)
@@ -166,17 +245,22 @@ def _option(row: Row, name: str, options: Sequence[str]) -> int:
     )
 
 
-def _question(row: Row, key: str, texts: Sequence[str], name: str) -> Question:
+def _question(row: TableRow, key: str, texts: Sequence[str], name: str) -> Question:
     cell = row.cells[name]
-    if isinstance(cell, list):  # [{"text", "answer_start"}, ...] as in SQuAD's own files
+    if isinstance(cell, list) and all(isinstance(one, dict) for one in cell):  # as in SQuAD's own files
         cell = {"text": [one.get("text") for one in cell], "answer_start": [one.get("answer_start") for one in cell]}
     if not isinstance(cell, dict) or not isinstance(cell.get("text"), list) or len(texts) != 2:
         raise InputError(f'{row.place}: {name} must be {{"text": [...], "answer_start": [...]}}')
     passage, question = texts[0], texts[1]
     starts = cell.get("answer_start") or [0] * len(cell["text"])
+    if not isinstance(starts, list):
+        raise InputError(f"{row.place}: the answer_start of {name} is '{starts}', which is not a list")
     answers = []
     for text, start in zip(cell["text"], starts, strict=False):
-        place = find_answer(passage, str(text), int(start))
+        number = number_in(start)
+        if number is None or not number.is_integer():
+            raise InputError(f"{row.place}: the answer_start of {name} is '{start}', which is not a whole number")
+        place = find_answer(passage, str(text), int(number))
         answers.append(Answer(text=str(text), start=-1 if place is None else place))
     title = str(row.cells.get("title", ""))
     return Question(
@@ -189,19 +273,45 @@ def _question(row: Row, key: str, texts: Sequence[str], name: str) -> Question:
     )
 
 
+def _class_index(name: str, known: Mapping[str, int], place: str) -> int:
+    """The index of a class that must be known."""
+    if name not in known:
+        raise InputError(
+            f"{place}: the label '{name}' is not among those the model learns{nearest(name, known)} "
+            "(correct the row, or add such rows to the training data)"
+        )
+    return known[name]
+
+
+def _target_number(cell: Cell, place: str) -> float:
+    """The number to be predicted, which must be one."""
+    value = number_in(cell)
+    if value is None or not math.isfinite(value):
+        raise InputError(
+            f"{place}: the target is '{'' if cell is None else cell}', which is not a number; correct or remove the row"
+        )
+    return value
+
+
+def _flag(cell: Cell, place: str, column: str) -> bool:
+    """A cell that says whether a label holds."""
+    words: dict[Any, bool] = {"1": True, "0": False, "true": True, "false": False, "yes": True, "no": False, "": False}
+    word = "" if is_missing(cell) else label_text(cell).casefold()
+    if word not in words:
+        raise InputError(f"{place}: {column} is '{cell}' but a column of label=a,b,c holds 0 or 1")
+    return words[word]
+
+
 def split_files(folder: Path) -> dict[str, Path]:
     """The files of a folder that are named train, dev (or valid) and test."""
-    names = {"train": ("train", "training"), "dev": ("dev", "valid", "validation", "val"), "test": ("test",)}
     found: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
         words = path.name.lower().replace("-", " ").replace("_", " ").replace(".", " ").split()
-        for split, spellings in names.items():
+        for split, spellings in SPLITS.items():
             if kind_of(path) in SUFFIXES and any(word in spellings for word in words):
                 if split in found:
-                    raise InputError(
-                        f"{folder} has {found[split].name} and {path.name}; name one with --data and --dev"
-                    )
+                    raise InputError(f"{folder} has {found[split].name} and {path.name}; name one with data= and dev=")
                 found[split] = path
     if "train" not in found and "dev" not in found:
-        raise InputError(f"{folder} holds no file named train or dev ({', '.join(SUFFIXES)}); name a file with --data")
+        raise InputError(f"{folder} holds no file named train or dev ({', '.join(SUFFIXES)}); name a file with data=")
     return found

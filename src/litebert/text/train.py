@@ -22,8 +22,8 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from litebert.errors import InputError, nearest
 from litebert.families import FAMILIES
+from litebert.text.documents import lines_of, sample_lines
 from litebert.text.normalise import Rules, backend_normaliser, check_rules
-from litebert.text.sample import lines_of, sample_lines
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.tokenizer_files import mark_special_tokens
 

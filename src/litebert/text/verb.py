@@ -63,8 +63,7 @@ def fertility(
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of JSON objects.")] = False,
 ) -> None:
     """Tokens per word of several tokenizers on the same text; with --hold-out, on what `train` left out only."""
-    from litebert.text.raw import documents
-    from litebert.text.sample import is_held_out
+    from litebert.text.documents import documents, is_held_out
     from litebert.text.train import measure_fertility
 
     tokenizers = [_read(folder) for folder in folders]

@@ -19,7 +19,7 @@ from typing import Any
 from litebert.corpus.build import BuildSettings, available_cores, build_store
 from litebert.corpus.worker_pool import OrderedPool
 from litebert.errors import InputError
-from litebert.text.raw import documents
+from litebert.text.documents import documents
 from litebert.text.tokenizer_files import read_tokenizer
 
 CHUNK = 1 << 17  # bytes of text a call

@@ -19,11 +19,11 @@ import torch
 from litebert.errors import InputError
 from litebert.nn.network import Network
 from litebert.tasks.batches import TaskBatches
-from litebert.tasks.find import read_task
 from litebert.tasks.finetuning import FinetuneSettings, Prepared, prepare
 from litebert.tasks.objective import TaskObjective
 from litebert.tasks.predicting import Predictor
 from litebert.tasks.recipes import FinetuneRecipe
+from litebert.tasks.sources import read_task
 from litebert.tasks.starting import start_network, task_heads
 from litebert.train.loop import Loop
 from litebert.train.objective import Stage

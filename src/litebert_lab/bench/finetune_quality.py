@@ -19,10 +19,10 @@ from litebert.config import build
 from litebert.errors import InputError
 from litebert.runs import write_atomically
 from litebert.tasks.examples import Prediction
-from litebert.tasks.find import read_task
 from litebert.tasks.finetuning import FinetuneSettings, Prepared, finetune, prepare
 from litebert.tasks.recipes import FinetuneRecipe
 from litebert.tasks.score import compute_metrics
+from litebert.tasks.sources import read_task
 from litebert.tasks.starting import start_network, task_heads
 from litebert_lab.bench.trainer import has_trainer, their_model, their_rows, their_scores, train_theirs
 

@@ -50,7 +50,7 @@ class ComparisonRequest:
         return tuple(dict.fromkeys(parse_strategy(word) for word in self.strategy.split(",") if word))
 
     def read(self, task: str | None) -> "TaskData":
-        from litebert.tasks.find import read_task
+        from litebert.tasks.sources import read_task
 
         return read_task(task, self.data, text=self.columns, label=self.label)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from litebert.corpus.build import BuildSettings, build_store
-from litebert.text.raw import documents
+from litebert.text.documents import documents
 from litebert_lab.bench.corpus_batches import TARGET, bench_batches
 
 PROGRAM = """

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from litebert.text.raw import documents
+from litebert.text.documents import documents
 from litebert.text.train import TrainSettings, train_tokenizer
 from litebert_lab.bench.corpus_build import TARGET, BuildFigures, bench_build
 

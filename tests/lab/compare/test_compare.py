@@ -10,8 +10,8 @@ from litebert.checkpoints.folder import load_model
 from litebert.report import to_html
 from litebert.shrink import tuning
 from litebert.shrink.strategies import drop_fixed, kept_of
-from litebert.tasks.find import read_task
 from litebert.tasks.predicting import load_predictor
+from litebert.tasks.sources import read_task
 from litebert.train.loop import Loop
 from litebert_lab.compare.comparison import Cell, Comparison, Cost, TaskTable, comparison_report, tolerance_rows
 

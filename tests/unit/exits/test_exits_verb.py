@@ -15,8 +15,8 @@ from litebert.nn.network import HeadsConfig, Network, NetworkConfig
 from litebert.runs import read_run
 from litebert.tasks.encoding import EncodingSettings, encode
 from litebert.tasks.examples import Example
-from litebert.tasks.find import read_task
 from litebert.tasks.predicting import TASK_FILE, TaskNote, load_predictor
+from litebert.tasks.sources import read_task
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_mistakes_of_exits_get_one_sentence(litebert, model, table, tmp_path):
         ([folder, "--data", data, "-o", data], "is a file"),
         ([folder, "--data", data, "--items", 1, "-o", tmp_path / "x"], "--items is 1"),
         ([tmp_path / "none", "--data", data, "-o", tmp_path / "x"], "there is no folder"),
-        ([folder, "-o", tmp_path / "x"], "--data where the data is"),
+        ([folder, "-o", tmp_path / "x"], "data is missing"),
         ([model("regress"), "--data", data, "-o", tmp_path / "x"], "not a number"),
     ):
         code, _, err = litebert("exits", *words, "--device", "cpu")

@@ -136,7 +136,7 @@ def test_order_says_which_comes_first(folder, litebert, model, tmp_path):
         (["fill", "MODEL", "[MASK]", "--depth", "3"], "depths 0 to 2"),
         (["fill", "MODEL", "--cloze", "none.jsonl"], "no file 'none.jsonl'"),
         (["fill", "MODEL", "--file", "none"], "no file 'none'"),
-        (["fill", "MODEL", "--file", "latin"], "latin, line 2 is not UTF-8; save the file as UTF-8"),
+        (["fill", "MODEL", "--file", "japanese"], "japanese, line 2 is not UTF-8, nor is it cp1252; save the file"),
         (["fill", "MODEL", "[MASK]", "--device", "gpu"], "must be cpu or cuda"),
         (["fill", "MODEL", "[MASK]", "--file", "none"], "one of them"),
         (["order", "MODEL", "one"], "give two texts"),
@@ -146,7 +146,7 @@ def test_order_says_which_comes_first(folder, litebert, model, tmp_path):
 )
 def test_bad_input_gets_a_sentence(words, sentence, folder, model, tokenizer, litebert, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "latin").write_bytes("she [MASK]\ncaf\xe9 [MASK]\n".encode("latin-1"))
+    (tmp_path / "japanese").write_bytes("she [MASK]\n日本語です [MASK]\n".encode("shift-jis"))
     bare = Network(NetworkConfig(encoder=model.config, heads=HeadsConfig(names=("classify",))))
     Model(bare, tokenizer).save(tmp_path / "headless")
     names = {"MODEL": str(folder), "HEADLESS": str(tmp_path / "headless")}

@@ -80,7 +80,7 @@ def test_errors_are_one_line(litebert, model_folder, table, tmp_path):
         (["--tolerance", "1%", "--drop", 2, "-o", tmp_path / "x"], "finds the number itself"),
         (["--tolerance", "lots", "--data", table, "-o", tmp_path / "x"], "must be a share such as 1%"),
         (["--tolerance", "100%", "--data", table, "-o", tmp_path / "x"], "below 100%"),
-        (["--tolerance", "1%", "-o", tmp_path / "x"], "--data where the data is"),
+        (["--tolerance", "1%", "-o", tmp_path / "x"], "data is missing"),
         (["--tolerance", "1%", "--data", table, "--seeds", 0, "-o", tmp_path / "x"], "--seeds is 0"),
         (["--drop", 2, "--data", table, "-o", tmp_path / "x"], "comes in with --tolerance"),
     ):

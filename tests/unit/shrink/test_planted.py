@@ -11,8 +11,8 @@ from litebert.nn.config import family_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
 from litebert.shrink.tuning import packed
 from litebert.tasks.encoding import encode
-from litebert.tasks.find import read_task
 from litebert.tasks.predicting import TASK_FILE, load_predictor
+from litebert.tasks.sources import read_task
 
 SHAPE = {"width": 32, "num_heads": 4, "feed_forward_width": 64, "num_layers": 2, "max_positions": 32}
 COMMON = ["batch=64", "patience=0", "--label", "kind"]

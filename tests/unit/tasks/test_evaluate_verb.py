@@ -58,8 +58,8 @@ def test_a_model_at_every_depth(model, reviews, tmp_path):
 
 
 def test_a_file_of_predictions_gives_the_same_as_the_model(model, reviews, tmp_path):
-    from litebert.tasks.find import read_task
     from litebert.tasks.predicting import predict_items
+    from litebert.tasks.sources import read_task
 
     data = read_task(None, reviews, labels=["yes", "no"], whole=True)
     said = predict_items(model, data, data.dev["dev"])
@@ -71,8 +71,8 @@ def test_a_file_of_predictions_gives_the_same_as_the_model(model, reviews, tmp_p
 
 
 def test_how_far_it_is_is_told_batch_by_batch(model, reviews):
-    from litebert.tasks.find import read_task
     from litebert.tasks.predicting import load_predictor
+    from litebert.tasks.sources import read_task
 
     items = read_task(None, reviews, labels=["yes", "no"], whole=True).dev["dev"]
     predictor = load_predictor(model)
@@ -118,7 +118,7 @@ def test_a_model_that_has_the_labels_in_another_order_is_understood(model, tmp_p
         (["MODEL", "--predictions", "x"], "one of the two"),
         (["nowhere", "--data", "DATA"], "there is no folder 'nowhere'"),
         (["--predictions", "x", "--depths", "2"], "--depths needs a model"),
-        (["--predictions", "x"], "say with --data where the data is"),
+        (["--predictions", "x"], "data is missing: name a task"),
         (["--predictions", "x", "--data", "none.csv"], r"no file or folder 'none\.csv'"),
         (["--predictions", "x", "--task", "sst-2", "--data", "."], "no task 'sst-2'; did you mean 'sst2'"),
         (["--predictions", "x", "--data", "DATA"], "there is no file 'x'"),

@@ -3,8 +3,8 @@
 import pytest
 
 from litebert.errors import InputError
-from litebert.tasks.find import read_task
 from litebert.tasks.glue import GLUE, read_glue
+from litebert.tasks.sources import read_task
 
 MNLI = (
     "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse\t"

@@ -6,8 +6,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from litebert.errors import InputError
-from litebert.tasks.find import TASKS
-from litebert.tasks.hub import hub_place, read_hub
+from litebert.tasks.sources import TASKS, hub_name, read_task
 
 
 class Rows(list):
@@ -38,7 +37,7 @@ def library(monkeypatch):
 
 
 def test_every_task_has_a_place():
-    assert {hub_place(task).name for task in TASKS} == {
+    assert {hub_name(task).name for task in TASKS} == {
         "nyu-mll/glue",
         "rajpurkar/squad",
         "rajpurkar/squad_v2",
@@ -57,7 +56,7 @@ def test_mnli_has_its_parts_and_hidden_labels(library):
         "validation_mismatched": rows(1),
         "test_matched": rows(-1),
     }
-    data = read_hub("mnli")
+    data = read_task("mnli", from_hub=True)
     assert [item.target for item in data.train] == [0, 1, 2]
     assert {part: items[0].target for part, items in data.dev.items()} == {"matched": 2, "mismatched": 1}
     assert data.test["matched"][0].target is None
@@ -66,7 +65,7 @@ def test_mnli_has_its_parts_and_hidden_labels(library):
 def test_labels_are_matched_by_name_where_the_order_differs(library):
     rows = Rows([{"sentence1": "a", "sentence2": "b", "label": 0, "idx": 7}], ["not_entailment", "entailment"])
     library["nyu-mll/glue", "rte"] = {"validation": rows}
-    (item,) = read_hub("rte").dev["dev"]
+    (item,) = read_task("rte", from_hub=True).dev["dev"]
     assert (item.key, item.first, item.second, item.target) == ("7", "a", "b", 1)
 
 
@@ -75,7 +74,7 @@ def test_scores_stay_numbers(library):
         "validation": Rows([{"sentence1": "a", "sentence2": "b", "label": 3.8, "idx": 0}]),
         "test": Rows([{"sentence1": "a", "sentence2": "b", "label": -1.0, "idx": 0}]),
     }
-    data = read_hub("stsb")
+    data = read_task("stsb", from_hub=True)
     assert data.dev["dev"][0].target == 3.8
     assert data.test["test"][0].target is None
 
@@ -86,7 +85,7 @@ def test_squad_and_race(library):
     library["rajpurkar/squad_v2", None] = {
         "validation": Rows([row, row | {"id": "y", "answers": {"text": [], "answer_start": []}}])
     }
-    one, other = read_hub("squad2").dev["dev"]
+    one, other = read_task("squad2", from_hub=True).dev["dev"]
     assert (one.answers[0].start, one.impossible, other.impossible) == (6, False, True)
 
     def race(identity, answer):
@@ -100,7 +99,7 @@ def test_squad_and_race(library):
 
     rows = Rows([race("high1.txt", "B"), race("high1.txt", "D"), race("middle2.txt", "A")])
     library["ehovy/race", "all"] = {"train": rows, "validation": rows, "test": rows}
-    data = read_hub("race")
+    data = read_task("race", from_hub=True)
     assert [(item.key, item.target) for item in data.dev["high"]] == [("high1.txt-0", 1), ("high1.txt-1", 3)]
     assert [item.key for item in data.dev["middle"]] == ["middle2.txt-0"]
 
@@ -108,15 +107,15 @@ def test_squad_and_race(library):
 def test_any_set_as_a_table(library):
     rows = Rows([{"text": f"text {n}", "label": n % 2} for n in range(40)], ["neg", "pos"])
     library["owner/reviews", "small"] = {"train": rows}
-    data = read_hub(None, "owner/reviews:small")
+    data = read_task(None, "owner/reviews:small", from_hub=True)
     assert (data.labels, len(data.train), len(data.dev["dev"])) == (("neg", "pos"), 36, 4)
 
 
 def test_what_goes_wrong_is_said(library, monkeypatch):
-    with pytest.raises(InputError, match=r"owner/none could not be loaded from the hub \(owner/none is not there\)"):
-        read_hub(None, "owner/none")
-    with pytest.raises(InputError, match="needs --task, or a data set's name"):
-        read_hub(None)
+    with pytest.raises(InputError, match=r"owner/none could not be loaded from the Hub \(owner/none is not there\)"):
+        read_task(None, "owner/none", from_hub=True)
+    with pytest.raises(InputError, match="needs task, or a data set's name"):
+        read_task(from_hub=True)
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(InputError, match=r"pip install 'litebert\[hub\]'"):
-        read_hub("sst2")
+        read_task("sst2", from_hub=True)

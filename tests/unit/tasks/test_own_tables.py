@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from litebert.data.tables import read_table
 from litebert.errors import InputError
 from litebert.tasks.columns import find_columns
-from litebert.tasks.find import read_task
-from litebert.tasks.table_files import read_table
+from litebert.tasks.sources import read_task
 
 TICKETS = [
     {"subject": f"Ticket {n}", "body": f'It says "no {n}",\nthen stops', "queue": ("billing", "repair")[n % 2]}
@@ -228,11 +228,11 @@ def rows_with(**changes):
         (rows_with(), {"label": "queue"}, "no column 'queue'"),
         (rows_with(), {"text": "text,label,text"}, "join columns into one with \\+"),
         (rows_with(), {"kind": "classification"}, "did you mean 'classify'"),
-        ([{"a": "one two three four", "b": "five six seven eight", "label": n % 2} for n in range(9)], {}, "--text"),
+        ([{"a": "one two three four", "b": "five six seven eight", "label": n % 2} for n in range(9)], {}, "text="),
         (
             [{"text": f"t {n}", "p": n % 2, "q": n % 3} for n in range(30)],
             {},
-            "p, q all could be one; say it with --label",
+            "p, q could be it; choose one with label=",
         ),
         ([{"question": "q", "option_a": "x", "option_b": "y", "answer": "C"}] * 3, {}, "line 2: answer is 'C'"),
         ([{"question": "q", "option_a": "x", "option_b": "", "answer": "A"}] * 3, {}, "line 2 has 1 options"),
@@ -277,11 +277,11 @@ def test_broken_quotes_are_said_with_the_line_they_start_on(text, line, tmp_path
     [
         ("a.jsonl", b'{"text": "x"}\n{"text": \n', "line 2 is not JSON"),
         ("a.jsonl", b'{"text": "x"}\n[1]\n', "line 2 is not an object"),
-        ("a.csv", b"text,label\nx,\xff\n", "line 2 is not UTF-8"),
+        ("a.csv", b"text,label\nx,\x81\n", "line 2 is not UTF-8"),
         ("a.csv", b"text,label\n", "has no rows"),
         ("a.csv", b"text,text\na,b\n", "two columns 'text'"),
         ("a.tsv", b"text\tlabel\na\tb\nc\n", "line 3 has 1 cells but the header has 2"),
-        ("a.xlsx", b"PK", "not of a kind that can be read"),
+        ("a.xlsx", b"PK", "not an .xlsx file that can be read"),
         ("a.parquet", b"PAR1nothing", "not a parquet file"),
         ("a.csv.gz", b"no", "damaged or cut short"),
     ],

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from litebert.errors import InputError
-from litebert.tasks.find import read_task
+from litebert.tasks.sources import read_task
 from litebert.tasks.squad import find_answer, read_questions
 
 PASSAGE = {

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from litebert.cli import main
-from litebert.text.sample import LONGEST_LINE, is_held_out, lines_of, sample_lines
+from litebert.text.documents import LONGEST_LINE, is_held_out, lines_of, sample_lines
 from litebert.text.tokenizer_files import read_tokenizer
 from litebert.text.train import SPECIAL, TrainSettings, measure_fertility, train_tokenizer
 

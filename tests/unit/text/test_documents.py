@@ -12,8 +12,8 @@ import pyarrow.parquet
 import pytest
 
 from litebert.errors import InputError
-from litebert.text import raw
-from litebert.text.raw import Place, documents, expand, read_documents
+from litebert.text import documents as raw
+from litebert.text.documents import Position, documents, expand, read_documents
 
 zstandard = pytest.importorskip("zstandard", reason="needs litebert[corpus]")
 
@@ -43,6 +43,11 @@ def write_all(folder: Path) -> list[str]:
     lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
     files = [write(folder / f"a{suffix}", PLAIN) for suffix in (".txt", ".txt.gz", ".txt.xz", ".txt.bz2", ".txt.zst")]
     files += [write(folder / f"a{suffix}", lines) for suffix in (".jsonl", ".jsonl.zst")]
+    cells = "".join(f'{number},"{text}"\r\n' for number, text in enumerate(TEXTS))
+    files += [write(folder / f"a{suffix}", f"id,text\r\n{cells}".encode()) for suffix in (".csv", ".csv.gz")]
+    wide = "\n\n".join(TEXTS).encode("utf-16")
+    files += [write(folder / f"wide{suffix}", wide) for suffix in (".txt", ".txt.gz")]
+    files.append(write(folder / "wide.csv", f"sep=;\nid;text\n{cells.replace(',', ';')}".encode("utf-16")))
     table = pyarrow.table({"id": list(range(len(TEXTS))), "text": TEXTS})
     pyarrow.parquet.write_table(table, folder / "a.parquet", row_group_size=2)
     return [*files, str(folder / "a.parquet")]
@@ -66,11 +71,11 @@ def test_reading_starts_after_any_document(tmp_path):
         for document in whole:
             rest = list(read_documents(Path(file), start=document.after))
             assert rest == whole[document.index + 1 :], file
-        assert list(read_documents(Path(file), start=Place())) == whole
+        assert list(read_documents(Path(file), start=Position())) == whole
 
 
 def test_folder_and_glob_are_sorted_and_leave_other_files_out(tmp_path):
-    for name in ("b/2.txt", "b/1.txt.gz", "a.txt", ".hidden/x.txt", "b/.x.txt", "notes.md", "run.json"):
+    for name in ("b/2.txt", "b/1.txt.gz", "a.txt", ".hidden/x.txt", "b/.x.txt", "notes.md", "run.json", "t.csv"):
         write(tmp_path / name, name.encode())
     names = ["a.txt", "b/1.txt.gz", "b/2.txt"]
     assert [path.relative_to(tmp_path).as_posix() for path in expand([str(tmp_path)])] == names
@@ -103,14 +108,14 @@ def test_json_field_lists_nulls_and_half_characters(tmp_path):
     file = write(tmp_path / "a.jsonl", b'{"body": ["a", "b"]}\n\n{"body": null}\n{"body": " "}\n{"body": "c"}\n')
     assert texts(file, field="body") == ["a\nb", "c"]
     half = write(tmp_path / "half.jsonl", rb'{"text": "x\ud83d"}')
-    with pytest.raises(InputError, match=r"half\.jsonl, line 1 .*--errors replace"):
+    with pytest.raises(InputError, match=r"half\.jsonl, line 1 .*errors=replace"):
         texts(half)
     assert texts(half, errors="replace") == ["x\ufffd"]
 
 
 def test_not_utf8_names_file_and_line(tmp_path):
     file = write(tmp_path / "latin.txt", b"fine\nna\xefve\n")
-    with pytest.raises(InputError, match=r"latin\.txt, line 2 is not UTF-8 .*0xef.*--errors replace"):
+    with pytest.raises(InputError, match=r"latin\.txt, line 2 is not UTF-8 .*0xef.*errors=replace"):
         texts(file)
     assert texts(file, errors="replace") == ["fine\nna\ufffdve"]
 
@@ -124,7 +129,8 @@ def test_not_utf8_names_file_and_line(tmp_path):
         ("a.jsonl", b"[" * 100_000 + b"\n", r"a\.jsonl, line 1"),
         ("a.txt", b" \n\n", r"the corpus is empty: no text in .*a\.txt"),
         ("a.parquet", b"no parquet", r"a\.parquet is not a parquet file"),
-        ("a.csv", b"a,b\n", r"a\.csv' is not of a kind that can be read"),
+        ("a.csv", b"a,b\n", r"a\.csv has no column 'text'; it has a, b"),
+        ("a.xlsx", b"PK", r"a\.xlsx' is not of a kind that can be read"),
     ],
 )
 def test_bad_content_is_one_sentence(tmp_path, name, content, message):
@@ -134,7 +140,7 @@ def test_bad_content_is_one_sentence(tmp_path, name, content, message):
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2", ".zst"])
-def test_cut_compressed_file_is_noticed(tmp_path, suffix):
+def test_cut_compressed_file_is_noticed_with_its_line(tmp_path, suffix):
     file = Path(write(tmp_path / f"a.txt{suffix}", b"word and more\n" * 5000 + bytes(range(97, 123)) * 50))
     file.write_bytes(file.read_bytes()[:-9])
     with pytest.raises(InputError, match="damaged or cut short"):

@@ -1,0 +1,294 @@
+"""Opening files: bytes plain or compressed, lines of text in the usual encodings, JSON; errors name file and line.
+
+A file that is damaged or cut short is an error wherever it is noticed, never a quiet end of the text. (``fsspec`` opens
+the same compressions, but takes a zstandard file that was cut short for a complete one.) Text is UTF-8, or UTF-16 and
+UTF-32 as their first bytes tell; where ``western`` allows it, a file that is not UTF-8 is read as cp1252, which is what
+Windows programs write in Western languages.
+"""
+
+import bz2
+import codecs
+import gzip
+import io
+import json
+import logging
+import lzma
+import re
+import sys
+import zlib
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Literal, cast
+
+from litebert.errors import InputError
+
+log = logging.getLogger(__name__)
+
+Errors = Literal["strict", "replace"]
+Bytes = io.BufferedReader
+
+STANDARD_INPUT = Path("-")
+COMPRESSIONS = (".gz", ".xz", ".bz2", ".zst")
+CHUNK = 1 << 18
+BYTE_ORDER_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+# No language written in cp1252 has five letters with marks in a row; other encodings of one or two bytes do.
+NOT_WESTERN = re.compile(rb"[\x80-\xff]{5}")
+DAMAGED = (EOFError, lzma.LZMAError, zlib.error, OSError)
+
+
+def kind_of(path: Path) -> str:
+    """The suffix that tells the format, before that of a compression."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in COMPRESSIONS:
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator["Bytes[Any]"]:
+    """``path`` (or ``-``, standard input) decompressed."""
+    if path == STANDARD_INPUT:
+        stdin: Any = sys.stdin.buffer
+        yield stdin if hasattr(stdin, "peek") else io.BufferedReader(stdin)
+        return
+    try:
+        with _decompressed(path) as raw, io.BufferedReader(cast(io.RawIOBase, raw), CHUNK) as stream:
+            yield stream
+    except DAMAGED as error:
+        raise unreadable(path, error) from None
+
+
+def unreadable(path: Path, error: Exception, line: int | None = None) -> InputError:
+    """The sentence for a file that cannot be read, or not to its end."""
+    if isinstance(error, OSError) and error.errno is not None:  # permissions, a folder, a failing disk
+        return InputError(f"{path} cannot be read ({error.strerror or error})")
+    after = "" if line is None else f" after line {line:,}"
+    reason = str(error) or type(error).__name__
+    return InputError(f"{path} is damaged or cut short{after} ({reason}); make it again or leave it out")
+
+
+def text_lines(
+    path: Path,
+    *,
+    line: int = 0,
+    offset: int = 0,
+    errors: Errors = "strict",
+    western: bool = False,
+    quiet: bool = False,
+    old_mac: bool = False,
+) -> Iterator[tuple[str, int, int]]:
+    """Lines with their ends, each with its number and the byte after it, in UTF-8 and decompressed.
+
+    ``line`` and ``offset``, as given with an earlier line, start behind that line. ``western`` reads what is not UTF-8
+    as cp1252, ``quiet`` does not log that, and ``old_mac`` has lines end at a carriage return as well.
+    """
+    number, decode = line, _decoder(path, errors, western=western, quiet=quiet)
+    with open_bytes(path) as plain, _as_utf8(path, plain, errors, quiet) as stream:
+        try:
+            _pass_over(stream, offset)
+            for data in _old_mac_lines(stream) if old_mac else stream:
+                number += 1
+                offset += len(data)
+                text = decode(data, number)
+                yield text.removeprefix("\ufeff") if number == 1 else text, number, offset
+        except UnicodeDecodeError as error:  # of UTF-16: lines of UTF-8 are decoded one by one
+            raise InputError(
+                f"{path} is not valid {error.encoding} after line {number:,} ({error.reason}); save it as UTF-8"
+            ) from None
+        except DAMAGED as error:
+            raise unreadable(path, error, number) from None
+
+
+def read_text(path: Path) -> str:
+    """A whole file as text."""
+    return "".join(line for line, _, _ in text_lines(path, western=True))
+
+
+def parse_json(text: str, place: str) -> Any:
+    """A JSON value; what is not one, or is nested beyond reason, is an error at ``place``."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise InputError(f"{place} is not JSON that can be read: it is nested too deeply") from None
+    except ValueError as error:
+        raise InputError(f"{place} is not JSON ({error})") from None
+
+
+def without_surrogates(text: str) -> str:
+    r"""``text`` with U+FFFD for half characters: JSON can spell them (``"\ud83d"``), but nothing can encode them."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def parquet_library(path: Path) -> Any:
+    """What reads a parquet file, which has a compression of its own."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise InputError("reading .parquet files needs pyarrow: pip install 'litebert[corpus]'") from None
+    if path.suffix.lower() in COMPRESSIONS:
+        raise InputError(f"'{path}' is parquet inside another compression; unpack it first")
+    return pyarrow
+
+
+class _ChunkStream(io.RawIOBase):
+    """Chunks of bytes as a raw stream."""
+
+    def __init__(self, chunks: Generator[bytes, None, None]) -> None:
+        self._chunks = chunks
+        self._pending = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._pending:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return 0
+            self._pending = memoryview(chunk)
+        count = min(len(buffer), len(self._pending))
+        buffer[:count] = self._pending[:count]
+        self._pending = self._pending[count:]
+        return count
+
+    def close(self) -> None:
+        self._chunks.close()
+        super().close()
+
+
+def _decompressed(path: Path) -> IO[bytes]:
+    match path.suffix.lower():
+        case ".gz":
+            return cast(IO[bytes], gzip.open(path, "rb"))
+        case ".xz":
+            return lzma.open(path, "rb")
+        case ".bz2":
+            return bz2.open(path, "rb")
+        case ".zst":
+            try:
+                import zstandard
+            except ImportError:
+                raise InputError("reading .zst files needs zstandard: pip install 'litebert[corpus]'") from None
+            return cast(IO[bytes], _ChunkStream(_zstandard_chunks(path, zstandard)))
+        case _:
+            return path.open("rb", buffering=0)
+
+
+def _zstandard_chunks(path: Path, zstandard: Any) -> Generator[bytes, None, None]:
+    """The content of all frames; the library's own stream ends quietly where a file is cut."""
+    with path.open("rb") as file:
+        frame = None
+        while data := file.read(CHUNK):
+            while data:
+                frame = frame or zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
+                try:
+                    yield frame.decompress(data)
+                except zstandard.ZstdError as error:
+                    raise EOFError(str(error)) from None
+                data = frame.unused_data if frame.eof else b""
+                frame = None if frame.eof else frame
+        if frame is not None:
+            raise EOFError("cut short")
+
+
+@contextmanager
+def _as_utf8(path: Path, stream: "Bytes[Any]", errors: Errors, quiet: bool) -> Iterator["Bytes[Any]"]:
+    """The stream itself, or its UTF-16 or UTF-32 as UTF-8."""
+    encoding = _wide_encoding(stream.peek(4))
+    if encoding is None:
+        yield stream
+        return
+    if not quiet:
+        log.info("%s is read as %s", path, encoding.upper())
+    decoder = codecs.getincrementaldecoder(encoding)(errors)
+
+    def chunks() -> Generator[bytes, None, None]:
+        while data := stream.read(CHUNK):
+            yield decoder.decode(data).encode()
+        yield decoder.decode(b"", final=True).encode()
+
+    with io.BufferedReader(_ChunkStream(chunks()), CHUNK) as recoded:
+        yield recoded
+
+
+def _wide_encoding(head: bytes) -> str | None:
+    """UTF-16 or UTF-32, by the mark they start with or the zeros of plain letters; None for everything else."""
+    for mark, encoding in BYTE_ORDER_MARKS:
+        if head.startswith(mark):
+            return encoding
+    pairs = len(head[:1024]) // 2
+    high, low = head[: 2 * pairs : 2].count(0), head[1 : 2 * pairs : 2].count(0)
+    if pairs > 3 and max(high, low) > 0.4 * pairs and min(high, low) == 0:
+        return "utf-16-le" if low else "utf-16-be"
+    return None
+
+
+def _decoder(path: Path, errors: Errors, *, western: bool, quiet: bool) -> Callable[[bytes, int], str]:
+    """What turns the bytes of a line into text."""
+    encoding, beyond_ascii = "utf-8", 0  # the last line before the first that is not UTF-8 with more than ASCII
+
+    def decode(data: bytes, number: int) -> str:
+        nonlocal encoding, beyond_ascii
+        try:
+            text = data.decode(encoding, errors)
+        except UnicodeDecodeError as error:
+            byte = f"byte 0x{data[error.start]:02x} at column {error.start + 1}"
+            if not western:
+                raise InputError(
+                    f"{path}, line {number} is not UTF-8 ({byte}); convert the file, or use errors=replace to read on "
+                    "with a replacement character"
+                ) from None
+            if beyond_ascii:
+                raise InputError(
+                    f"{path}, line {number} is not UTF-8 ({byte}) but line {beyond_ascii} is; save the file as UTF-8"
+                ) from None
+            return decode_western(data, number)
+        if western and not beyond_ascii and not data.isascii():
+            beyond_ascii = number
+        return text
+
+    def decode_western(data: bytes, number: int) -> str:
+        nonlocal encoding
+        try:
+            text = data.decode("cp1252")
+        except UnicodeDecodeError:
+            text = ""
+        if not text or NOT_WESTERN.search(data):
+            raise InputError(f"{path}, line {number} is not UTF-8, nor is it cp1252; save the file as UTF-8")
+        if encoding == "utf-8" and not quiet:
+            log.info("%s is not UTF-8 (line %d); it is read as cp1252", path, number)
+        encoding = "cp1252"
+        return text
+
+    def decode_line(data: bytes, number: int) -> str:
+        return decode(data, number) if encoding == "utf-8" else decode_western(data, number)
+
+    return decode_line if western else decode
+
+
+def _old_mac_lines(stream: "Bytes[Any]") -> Iterator[bytes]:
+    for data in stream:
+        yield from re.findall(rb"[^\r]*(?:\r\n?|$)", data)[:-1] if b"\r" in data[:-2] else (data,)
+
+
+def _pass_over(stream: "Bytes[Any]", offset: int) -> None:
+    """Go to ``offset``: at once in a plain file, by decompressing without parsing in the others."""
+    if offset and stream.seekable():
+        stream.seek(offset)
+        return
+    while offset > 0:
+        skipped = len(stream.read(min(offset, CHUNK)))
+        if not skipped:
+            return
+        offset -= skipped
