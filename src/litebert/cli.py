@@ -15,7 +15,7 @@ from litebert.card.verb import card
 from litebert.corpus.verb import app as corpus_app
 from litebert.errors import InputError
 from litebert.exits.verb import exits
-from litebert.infer.verb import fill, order
+from litebert.fill_verb import fill, order
 from litebert.lineage import runs_verb
 from litebert.plan.verb import plan
 from litebert.pretrain.verb import pretrain

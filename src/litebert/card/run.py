@@ -13,7 +13,7 @@ from litebert.card.results import read_results
 from litebert.checkpoints.folder import model_folder
 from litebert.checkpoints.tensors import has_tensors
 from litebert.errors import InputError
-from litebert.infer.model import load
+from litebert.model import load
 from litebert.runs import write_atomically
 from litebert.train.plot import PICTURE
 

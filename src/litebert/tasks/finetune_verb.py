@@ -50,7 +50,7 @@ def finetune(
     save_every: Annotated[str, typer.Option(help="How often the state is saved: 5m, or a number of steps.")] = "5m",
 ) -> None:
     """Fine-tune a model on a task, or on data of your own."""
-    from litebert.tasks.look import look_at
+    from litebert.tasks.checks import look_at
 
     if seeds < 1:
         raise InputError(f"--seeds is {seeds} but must be 1 or more")

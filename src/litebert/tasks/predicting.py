@@ -17,8 +17,8 @@ from litebert.nn.network import Network, NetworkConfig
 from litebert.tasks.batches import gather
 from litebert.tasks.encoding import EncodingSettings, Inputs, encode
 from litebert.tasks.examples import Item, Kind, Prediction, Question, TaskData
+from litebert.tasks.kinds.span import SpanAnswer, best_answers, decide
 from litebert.tasks.objective import HEADS, PROBLEMS, device_tensors, run_head
-from litebert.tasks.spans import SpanAnswer, best_answers, decide
 from litebert.text.tokenizer import Tokenizer
 from litebert.train import precision
 from litebert.train.device import usable_device

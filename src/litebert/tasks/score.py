@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from litebert.errors import InputError
+from litebert.tasks.checks import num_characters
 from litebert.tasks.examples import Choice, Example, Item, Kind, Prediction, Question, TaskData
-from litebert.tasks.look import num_characters
 from litebert.tasks.metrics import METRICS, LabelSet, confusion, set_f1
 from litebert.tasks.squad_score import score_answer, score_answers
 

@@ -5,8 +5,8 @@ import pytest
 
 from litebert.tasks.encoding import EncodingSettings, encode
 from litebert.tasks.examples import Question
+from litebert.tasks.kinds.span import best_answers, decide
 from litebert.tasks.predicting import TaskNote
-from litebert.tasks.spans import best_answers, decide
 from litebert.text.tokenizers import read_tokenizer
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

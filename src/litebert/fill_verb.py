@@ -12,8 +12,8 @@ from litebert.errors import InputError
 from litebert.terminal import tell_typing
 
 if TYPE_CHECKING:
-    from litebert.infer.filling import Guess
-    from litebert.infer.model import Model
+    from litebert.filling import Guess
+    from litebert.model import Model
 
 SourceModel = Annotated[str, typer.Argument(help="A shipped name, or the folder of a pretrained model.")]
 Depth = Annotated[int | None, typer.Option(help="Use only so many layers.")]
@@ -93,7 +93,7 @@ def order(
 def _load(model: str, device: str) -> "Model":
     import warnings
 
-    from litebert.infer.model import load
+    from litebert.model import load
     from litebert.train.device import usable_device
 
     with warnings.catch_warnings(record=True) as notes:
@@ -133,7 +133,7 @@ def _said(guesses: "Sequence[Guess]") -> str:
 
 def _score(loaded: "Model", name: str, path: Path, top: int, depth: int | None, as_json: bool) -> None:
     """Score a list of texts with the words that fit."""
-    from litebert.infer.cloze import as_plain, read_clozes, score_clozes, shares
+    from litebert.fill import as_plain, read_clozes, score_clozes, shares
 
     filled = score_clozes(loaded, read_clozes(path), top=top, depth=depth)
     scores = shares(filled)

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from litebert.errors import InputError
-from litebert.infer.cloze import Cloze, read_clozes, score_clozes, shares
-from litebert.infer.model import Model
+from litebert.fill import Cloze, read_clozes, score_clozes, shares
+from litebert.model import Model
 from litebert.nn.families import family_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig, pretraining_network
 from litebert.text.tokenizers import read_tokenizer

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from litebert.errors import InputError
-from litebert.infer.filling import Guess, gap_places
-from litebert.infer.model import Model
+from litebert.filling import Guess, gap_places
+from litebert.model import Model
 from litebert.text.pairs import Encoded
 
 EVERYTHING = "all"

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from litebert.checkpoints.folder import load_model, save_model
 from litebert.errors import InputError, nearest
-from litebert.infer.filling import Guess, best_pieces, gap_places, guess_at
-from litebert.infer.packing import token_batches
+from litebert.filling import Guess, best_pieces, gap_places, guess_at
 from litebert.nn.config import EncoderConfig
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
+from litebert.packing import token_batches
 from litebert.text.pairs import Encoded
 from litebert.text.tokenizer import Tokenizer
 
