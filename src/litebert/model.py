@@ -16,7 +16,7 @@ from litebert.filling import Guess, best_pieces, gap_places, guess_at
 from litebert.nn.config import EncoderConfig
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
-from litebert.packing import token_batches
+from litebert.tasks.batches import token_batches
 from litebert.text.pairs import Encoded
 from litebert.text.tokenizer import Tokenizer
 

@@ -9,7 +9,7 @@ from litebert.errors import InputError
 from litebert.model import Model
 from litebert.nn.families import family_config
 from litebert.nn.network import pretraining_network
-from litebert.packing import token_batches
+from litebert.tasks.batches import token_batches
 from litebert.text.tokenizers import read_tokenizer
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "a", "mat", "and", "dog", "ran"]

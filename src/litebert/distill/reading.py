@@ -2,13 +2,12 @@
 
 from pathlib import Path
 
-from litebert.tasks.examples import TaskData
+from litebert.tasks.examples import TaskData, TaskSpec
 from litebert.tasks.find import read_task
-from litebert.tasks.predicting import TaskNote
 
 
 def read_for(
-    note: TaskNote, task: str | None, data: Path | None, text: str | None, label: str | None, dev: Path | None
+    note: TaskSpec, task: str | None, data: Path | None, text: str | None, label: str | None, dev: Path | None
 ) -> TaskData:
     """A named task, or a file with the columns, the kind and the labels of the note, unless something else is said."""
     if task is not None:

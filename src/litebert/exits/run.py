@@ -11,11 +11,12 @@ import torch
 from litebert.errors import InputError
 from litebert.exits.heads import Head, features_of, learn_heads
 from litebert.exits.rules import Floats, Leaving, Rule, leavings
-from litebert.tasks.encoding import Inputs, encode
-from litebert.tasks.examples import Example, Item, Prediction, TaskData
+from litebert.tasks.encoding import Inputs
+from litebert.tasks.examples import Example, Item, ItemPrediction, TaskData
+from litebert.tasks.kinds import KINDS
 from litebert.tasks.metrics import IN_UNITS
 from litebert.tasks.predicting import Predictor, check_fits
-from litebert.tasks.score import compute_metrics, has_target
+from litebert.tasks.score import compute_metrics
 
 NEAR = 0.1  # of the spread of the training numbers: predictions so near to each other are one answer
 Say = Callable[[str], None]
@@ -71,11 +72,11 @@ def measure_exits(
     check_fits(predictor.note, data, model)
     if predictor.note.labels != data.labels and set(predictor.note.labels) == set(data.labels):
         raise InputError(f"the labels of {data.name} are in another order than those of {model}")
-    train = _spread([item for item in data.train if has_target(item)], most)
-    dev = [item for items in data.dev.values() for item in items if has_target(item)]
+    train = _spread([item for item in data.train if item.has_target], most)
+    dev = [item for items in data.dev.values() for item in items if item.has_target]
     if not train or not dev:
         raise InputError(f"{data.name} must have training items to learn the heads with and dev items to score")
-    inputs = [encode(items, predictor.tokenizer, predictor.note.encoding()) for items in (train, dev)]
+    inputs = [KINDS[data.kind].encode(items, predictor.tokenizer, predictor.note.encoding()) for items in (train, dev)]
     features = [_features(predictor, one, name, say) for one, name in zip(inputs, ("train", "dev"), strict=True)]
     targets = [cast(Any, cast(Example, item).target) for item in train]
     say("learning the heads")
@@ -112,7 +113,7 @@ def _spread(items: Sequence[Item], most: int) -> list[Item]:
 
 def _points(data: TaskData, items: Sequence[Item], table: Floats, spread: float) -> list[Point]:
     """The scores of every rule, from what each head says of each item."""
-    if data.kind == "regress":
+    if KINDS[data.kind].in_units:
         answers, shares, apart = table[:, :, 0], None, NEAR * spread
     else:
         away = np.exp(table - table.max(-1, keepdims=True))
@@ -124,7 +125,7 @@ def _points(data: TaskData, items: Sequence[Item], table: Floats, spread: float)
 def _point(data: TaskData, items: Sequence[Item], answers: Floats, leaving: Leaving) -> Point:
     chosen = answers[leaving.depths - 1, np.arange(answers.shape[1])]
     said = [
-        Prediction(key=item.key, label=float(one) if data.kind == "regress" else int(one))
+        ItemPrediction(key=item.key, label=float(one) if KINDS[data.kind].in_units else int(one))
         for item, one in zip(items, chosen, strict=True)
     ]
     metrics = compute_metrics(data, items, said)

@@ -9,8 +9,8 @@ import torch
 from litebert.nn.network import Network
 from litebert.shrink.drop import drop_layers
 from litebert.shrink.strategies import Layers
-from litebert.tasks.encoding import encode
 from litebert.tasks.finetuning import Prepared
+from litebert.tasks.kinds import KINDS
 from litebert.tasks.predicting import Predictor
 from litebert.tasks.starting import start_network, task_heads
 from litebert.train.precision import default_precision
@@ -31,10 +31,10 @@ def inference_seconds(
     """Seconds an input that each network takes; rounds go over all of them, so that a busy spell hits none alone."""
     device = torch.device(where)
     items = list(islice(cycle(prepared.dev[0].items), inputs or TIMED[device.type]))  # few would leave a GPU idle
-    encoded = encode(items, prepared.tokenizer, prepared.note.encoding())
+    encoded = KINDS[prepared.data.kind].encode(items, prepared.tokenizer, prepared.note.encoding())
     numbers = default_precision(device)
     predictors = [
-        Predictor(network.to(device), prepared.tokenizer, prepared.note, device, kind_of_numbers=numbers)
+        Predictor(network.to(device), prepared.tokenizer, prepared.note, device, precision=numbers)
         for network in networks
     ]
     best = [float("inf")] * len(predictors)

@@ -152,7 +152,7 @@ class Tuning:
         device = torch.device(self.settings.device)
         numbers = self.settings.precision or default_precision(device)
         network, prepared = small.network.to(device), self.prepared
-        predictor = Predictor(network, prepared.tokenizer, prepared.note, device, kind_of_numbers=numbers)
+        predictor = Predictor(network, prepared.tokenizer, prepared.note, device, precision=numbers)
         keeper = Keeper(predictor, prepared.data, prepared.dev, patience=0)
         figures, note = keeper.measure()
         score = keeper.main(figures)

@@ -16,8 +16,7 @@ from typing import IO, Any
 
 from litebert.errors import InputError
 from litebert.tasks.columns import Columns, check_columns, find_columns
-from litebert.tasks.examples import Example, Item
-from litebert.tasks.predicting import TaskNote
+from litebert.tasks.examples import Example, Item, TaskSpec
 from litebert.tasks.squad import is_squad_form, parse_questions
 from litebert.tasks.table_files import Table, comma_or_semicolon, read_table, read_text, tsv_is_quoted
 from litebert.tasks.tables import Row, make_items
@@ -28,7 +27,7 @@ PLAIN = ("", ".txt", ".text")
 Cells = tuple[tuple[str, ...], tuple[Any, ...], int]  # columns, cells, line
 
 
-def incoming(file: Path | None, note: TaskNote, *, text: str | None = None) -> Iterator[Item]:
+def incoming(file: Path | None, note: TaskSpec, *, text: str | None = None) -> Iterator[Item]:
     """The items in a file, or on standard input where there is none."""
     name = file or Path("standard input")
     if file is not None and not file.is_file():
@@ -65,7 +64,7 @@ def _lines(file: Path | None) -> Iterator[IO[str]]:
             raise InputError(f"{file} is not UTF-8; save the file as UTF-8") from None
 
 
-def _plain(lines: IO[str], name: Path, note: TaskNote, text: str | None) -> Iterator[Item]:
+def _plain(lines: IO[str], name: Path, note: TaskSpec, text: str | None) -> Iterator[Item]:
     """One text a line; of two, the second behind a tab. A first line that is a JSON object makes all of them so."""
     numbered = enumerate(lines, start=1)
     first = next(numbered, None)
@@ -130,7 +129,7 @@ def _objects(lines: Iterator[tuple[int, str]], name: Path) -> Iterator[Cells]:
         yield tuple(parsed), tuple(parsed.values()), number
 
 
-def _whole_json(name: Path, note: TaskNote, text: str | None) -> Iterator[Item]:
+def _whole_json(name: Path, note: TaskSpec, text: str | None) -> Iterator[Item]:
     """A file of SQuAD's form, a list of objects, or an object a line."""
     try:
         content = json.loads(read_text(name))
@@ -144,7 +143,7 @@ def _whole_json(name: Path, note: TaskNote, text: str | None) -> Iterator[Item]:
     yield from _items(rows, name, note, text)
 
 
-def _items(rows: Iterator[Cells], name: Path, note: TaskNote, text: str | None) -> Iterator[Item]:
+def _items(rows: Iterator[Cells], name: Path, note: TaskSpec, text: str | None) -> Iterator[Item]:
     """Rows as items; the columns are those named, else those of the training file, else guessed from some rows."""
     first = list(islice(rows, GUESSED_FROM))
     if not first:
@@ -165,7 +164,7 @@ def _items(rows: Iterator[Cells], name: Path, note: TaskNote, text: str | None) 
         yield Example(key=key, first=texts[0], second=texts[1] if len(texts) > 1 else None)
 
 
-def _columns(first: Sequence[Cells], name: Path, note: TaskNote, text: str | None) -> Columns:
+def _columns(first: Sequence[Cells], name: Path, note: TaskSpec, text: str | None) -> Columns:
     names = first[0][0]
     same = [(cells, line) for columns, cells, line in first if columns == names]
     table = Table(path=name, columns=names, rows=tuple(c for c, _ in same), lines=tuple(n for _, n in same))

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from litebert.tasks.columns import find_columns
 from litebert.tasks.examples import Kind, Question, TaskData
+from litebert.tasks.kinds import KINDS
 from litebert.tasks.table_files import Table
-from litebert.tasks.tables import OWN_METRICS, find_labels, make_items
+from litebert.tasks.tables import find_labels, make_items
 
 
 def own_task(
@@ -24,7 +25,7 @@ def own_task(
     main = next(tables[split] for split in ("train", "dev", "test") if split in tables)
     columns = find_columns(main, text=text, label=label, kind=kind)
     notes = [columns.describe()]
-    has_classes = columns.kind in ("classify", "multilabel")
+    has_classes = KINDS[columns.kind].has_classes
     known = tuple(labels) if labels and has_classes else find_labels(main, columns)
     parts = {
         split: make_items(table, columns, known, notes, labelled=split != "test") for split, table in tables.items()
@@ -34,7 +35,7 @@ def own_task(
         name=name,
         kind=columns.kind,
         labels=known,
-        metrics=OWN_METRICS[columns.kind],
+        metrics=KINDS[columns.kind].default_metrics,
         train=parts.get("train", ()),
         dev={"dev": parts["dev"]} if "dev" in parts else {},
         test={"test": parts["test"]} if "test" in parts else {},

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from litebert.tasks.evaluate import Evaluation
+from litebert.tasks.kinds import KINDS
 from litebert.tasks.metrics import IN_UNITS
 from litebert.tasks.score import Hard, Scores
 from litebert.terminal import text_width
@@ -86,7 +87,7 @@ def _print_part(scores: Scores, console: Console) -> None:
         console.print()
         console.print(_labels_table(scores))
     if 1 < len(scores.confusion) <= MOST_LABELS:
-        console.print("\n[bold]rows are right, columns were said[/bold]")
+        console.print("\n[bold]confusion matrix (rows: true label, columns: prediction)[/bold]")
         console.print(_confusion_table(scores))
     console.print()
     console.print(_lengths_table(scores))
@@ -123,7 +124,7 @@ def _lengths_table(scores: Scores) -> Table:
     table.add_column("characters")
     table.add_column("items", justify="right")
     table.add_column(scores.length_measure, justify="right")
-    in_units = scores.kind == "regress"
+    in_units = KINDS[scores.kind].in_units
     for row in scores.by_length:
         score = f"{row.score:.4g}" if in_units else f"{100 * row.score:.2f}"
         table.add_row(f"{row.shortest:,} to {row.longest:,}", f"{row.count:,}", score)

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 
 from litebert.drawing import plot
 from litebert.tasks.evaluate import TOGETHER, Evaluation
+from litebert.tasks.kinds import KINDS
 from litebert.tasks.report import figure, title
 from litebert.tasks.score import Hard, Scores
 
@@ -120,7 +121,7 @@ def _cell(count: int, share: float, right: bool) -> str:
 
 
 def _lengths(scores: Scores) -> str:
-    scale = 1 if scores.kind == "regress" else 100
+    scale = 1 if KINDS[scores.kind].in_units else 100
 
     def draw(axes: Axes) -> None:
         names = [f"{row.shortest:,}\nto {row.longest:,}" for row in scores.by_length]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from litebert.errors import InputError
 from litebert.tasks.columns import Columns, check_columns
-from litebert.tasks.examples import Answer, Choice, Example, Item, Kind, Question, Target
+from litebert.tasks.examples import Answer, Choice, Example, Item, Question, Target
 from litebert.tasks.label_cells import (
     cell_labels,
     class_index,
@@ -25,13 +25,6 @@ from litebert.tasks.squad import find_answer
 from litebert.tasks.table_files import SUFFIXES, Cell, Table
 from litebert.text.streams import kind_of
 
-OWN_METRICS: Mapping[Kind, tuple[str, ...]] = {
-    "classify": ("accuracy", "macro_f1", "matthews"),
-    "multilabel": ("micro_f1", "macro_f1", "exact_match"),
-    "regress": ("pearson", "spearman", "mean_absolute_error"),
-    "choice": ("accuracy",),
-    "span": ("f1", "exact_match"),
-}
 LETTERS = "ABCDEFGH"
 
 

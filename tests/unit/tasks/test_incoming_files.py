@@ -5,12 +5,12 @@ import json
 import pytest
 
 from litebert.errors import InputError
+from litebert.tasks.examples import TaskSpec
 from litebert.tasks.incoming import incoming
-from litebert.tasks.predicting import TaskNote
 from litebert.tasks.table_files import read_table
 
 ROWS = [{"id": f"r{n}", "body": f"text {n}", "other": "no"} for n in range(3)]
-NOTE = TaskNote(kind="classify", labels=("a", "b"), text=("body",))
+NOTE = TaskSpec(kind="classify", labels=("a", "b"), text=("body",))
 
 
 def csv_text(delimiter: str) -> str:
