@@ -57,7 +57,7 @@ def test_chemical_bert_with_its_top_layers_dropped(depth, right, weights, masked
 
 
 def test_sentences_of_like_meaning_are_near(weights):
-    model = litebert.load(weights(MINILM))
+    model = litebert.load(weights(MINILM), device="cpu")
     ids = [model.tokenizer.encode(text).ids for text in ("A man is eating food.", "Someone has a meal.", "It rains.")]
     states = model.states(ids)[-1]
     means = [part.mean(0) for part in states.split([len(one) for one in ids])]

@@ -7,8 +7,7 @@ from matplotlib.axes import Axes
 
 from litebert.analyse.page import plot_part, table_part, whole_page
 from litebert.analyse.panels import COLOURS, MARKERS, Panel
-from litebert.exits.rules import Rule
-from litebert.exits.run import ExitReport, Point
+from litebert.exits.run import ExitReport, Point, Rule
 from litebert.tasks.metrics import IN_UNITS
 
 RULES: tuple[Rule, ...] = ("depth", "patience", "confidence")

@@ -16,8 +16,9 @@ from litebert.errors import InputError, nearest
 from litebert.tasks.checks import seen_warning
 from litebert.tasks.examples import LETTERS, Choice, Item, ItemPrediction, Kind, TaskData
 from litebert.tasks.glue import GLUE, official_index
+from litebert.tasks.kinds import LabelScore
 from litebert.tasks.label_cells import cell_labels, label_text, number_in
-from litebert.tasks.score import Scores, compute_metrics, score_items
+from litebert.tasks.score import Hard, Scores, compute_metrics, score_items
 from litebert.tasks.table_files import Cell, read_table, read_text
 from litebert.text.streams import kind_of
 
@@ -44,6 +45,40 @@ class Evaluation:
     parts: tuple[Scores, ...]
     depths: tuple[DepthScore, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def whole(self) -> Scores:
+        """Everything that was scored, all splits together."""
+        return self.parts[-1]
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The official metrics, the one to optimise first."""
+        return dict(self.whole.metrics)
+
+    @property
+    def per_label(self) -> dict[str, LabelScore]:
+        """Precision, recall, F1 and number of items of each label."""
+        return {one.name: one for one in self.whole.by_label}
+
+    @property
+    def confusion(self) -> tuple[tuple[int, ...], ...]:
+        """How often each label (row) was predicted as each (column), in the order of ``labels``."""
+        return self.whole.confusion
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels, in the order of the confusion matrix."""
+        return self.whole.labels
+
+    @property
+    def hardest(self) -> tuple[Hard, ...]:
+        """The rows it is wrong about, the worst first."""
+        return self.whole.hardest
+
+    def __str__(self) -> str:
+        figures = ", ".join(f"{name} {value:.4f}" for name, value in self.scores.items())
+        return f"{self.task}: {figures} ({self.whole.count:,} items)"
 
 
 def choose_parts(data: TaskData, split: str | None) -> dict[str, tuple[Item, ...]]:

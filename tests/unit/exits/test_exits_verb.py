@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from litebert.checkpoints.folder import load_model, save_model
-from litebert.exits.heads import features_of
+from litebert.exits.run import features_of
 from litebert.nn.families import family_config
 from litebert.nn.layout import Layout
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
