@@ -65,6 +65,12 @@ def test_sentences_of_like_meaning_are_near(weights):
     assert near > far + 0.3
 
 
+def test_a_sentence_transformers_folder_encodes_by_its_own_pooling(weights):
+    model = litebert.load(weights(MINILM), device="cpu")
+    one, near, far = model.encode(["A man is eating food.", "Someone has a meal.", "It rains."])
+    assert abs(one @ one - 1) < 1e-5 and one @ near > one @ far + 0.3
+
+
 FAIRSEQ = {
     "decoder.sentence_encoder.embed_tokens.": "roberta.embeddings.word_embeddings.",
     "decoder.sentence_encoder.embed_positions.": "roberta.embeddings.position_embeddings.",

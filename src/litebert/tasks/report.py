@@ -135,7 +135,7 @@ def _hard_text(hard: Hard) -> Text:
     sure = "" if hard.probability is None else f" (gave it {hard.probability:.1%})"
     text = Text()
     text.append(f"{hard.key}  ", style="bold")
-    text.append(f"is {hard.expected}{sure}, said {hard.predicted}: ")
+    text.append(f"true {hard.expected}{sure}, predicted {hard.predicted}: ")
     shown = " ".join(hard.text.split())
     text.append(shown[:200] + (" …" if len(shown) > 200 else ""), style="dim")
     return text
