@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from litebert.version import __version__
 
 if TYPE_CHECKING:
-    from litebert.infer.model import Model, load
+    from litebert.model import Model, Prediction, load
 
-__all__ = ["Model", "__version__", "load"]
+__all__ = ["Model", "Prediction", "__version__", "load"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("load", "Model"):
-        from litebert.infer import model
+    if name in ("load", "Model", "Prediction"):
+        from importlib import import_module
 
-        return getattr(model, name)
+        return getattr(import_module("litebert.model"), name)
     raise AttributeError(f"module 'litebert' has no attribute '{name}'")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from litebert.checkpoints.folder import Loaded
     from litebert.corpus.store import Store
     from litebert.distill.teacher import Teacher
-    from litebert.infer.model import Model
+    from litebert.model import Model
     from litebert.report import Report
     from litebert.runs import RunInfo
     from litebert.shrink.model import DropReport
@@ -91,7 +91,7 @@ class Run:
     @cached_property
     def model(self) -> "Model":
         """The trained model, loaded when first asked for."""
-        from litebert.infer.model import load
+        from litebert.model import load
 
         return load(self.folder / "model")
 
@@ -128,9 +128,9 @@ def finetune(
     save_every: SaveEvery = "5m",
 ) -> Run:
     """Fine-tune a model on your own data or on a benchmark task."""
+    from litebert.tasks.checks import look_at
     from litebert.tasks.finetuning import FinetuneSettings, check_folder
     from litebert.tasks.finetuning import finetune as run_one
-    from litebert.tasks.look import look_at
     from litebert.tasks.recipes import read_finetune_recipe
 
     read = _read_task(task, data, text, label, kind, dev, from_hub)

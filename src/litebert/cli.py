@@ -17,7 +17,7 @@ from litebert.commands.training import show_distill, show_finetune, show_pretrai
 from litebert.corpus.verb import app as corpus_app
 from litebert.errors import InputError
 from litebert.exits.verb import exits
-from litebert.infer.verb import fill, order
+from litebert.fill_verb import fill, order
 from litebert.plan.verb import plan
 from litebert.tasks.evaluate_verb import evaluate
 from litebert.tasks.predict_verb import predict

@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 EVERY = 0.2  # seconds
+PATIENCE = 2.0  # seconds before a bar is shown
 WIDEST = 120  # columns that a table or a paragraph takes, however wide the window is
 
 
@@ -80,3 +81,40 @@ def tell_typing() -> None:
     """Where texts are read from a keyboard, say so, or a verb that waits for them would look as if it hung."""
     if sys.stdin.isatty():
         print("type texts, one a line, and end with Ctrl-D", file=sys.stderr, flush=True)
+
+
+class ProgressBar:
+    """A bar with the time left, on standard error or in a notebook.
+
+    ``show`` None: only where a person watches, and only for work that lasts longer than ``PATIENCE`` seconds.
+    """
+
+    def __init__(self, what: str, total: int, show: bool | None = None) -> None:
+        self.what, self.total, self.show = what, total, show
+        self._begun = time.monotonic()
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> "ProgressBar":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def update(self, done: int) -> None:
+        """Show how much is done."""
+        if self._bar is None and self._is_due():
+            from rich.progress import Progress
+
+            self._bar = Progress(console=console(), transient=self.show is None)
+            self._task = self._bar.add_task(self.what, total=self.total)
+            self._bar.start()
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done)
+
+    def _is_due(self) -> bool:
+        if self.show is not None:
+            return self.show
+        waited = time.monotonic() - self._begun > PATIENCE
+        return waited and (console().is_terminal or console().is_jupyter)

@@ -9,11 +9,10 @@ import toy_tasks as toy
 import transformers
 
 from litebert.tasks.batches import TaskBatches
-from litebert.tasks.encoding import encode
 from litebert.tasks.finetuning import finetune
+from litebert.tasks.kinds import KINDS
 from litebert.tasks.objective import TaskObjective
 from litebert.tasks.predicting import load_predictor
-from litebert.tasks.targets import make_targets
 
 CLOSE = 1e-5
 CLASSES = {
@@ -64,7 +63,7 @@ def test_a_folder_loads_with_its_head_and_gives_the_same_logits_and_loss(kind, f
         assert list(theirs.config.id2label.values()) == list(data.labels)
     predictor = load_predictor(folder, device="cpu")
     items = data.dev["dev"][:8]
-    inputs = encode(items, predictor.tokenizer, predictor.note.encoding())
+    inputs = KINDS[kind].encode(items, predictor.tokenizer, predictor.note.encoding())
     ours = predictor.scores(inputs)
     batch = padded(inputs, range(len(inputs)))
     batch |= their_targets(kind, data, items, inputs)
@@ -79,7 +78,7 @@ def test_a_folder_loads_with_its_head_and_gives_the_same_logits_and_loss(kind, f
                 assert np.abs(part - wanted[row, : len(part)].numpy()).max() < CLOSE
     else:
         assert np.abs(ours.scores.reshape(out.logits.shape) - out.logits.numpy()).max() < CLOSE
-    targets = make_targets(kind, items, inputs, len(data.labels))
+    targets = KINDS[kind].targets(items, inputs, len(data.labels))
     source = TaskBatches(inputs, targets, batch=len(items), choosing=kind == "choice")
     made = source.batch(0, 0)
     objective = TaskObjective(kind, inputs.longest, options=source.options)
@@ -90,7 +89,7 @@ def test_a_folder_loads_with_its_head_and_gives_the_same_logits_and_loss(kind, f
 
 
 def their_targets(kind, data, items, inputs) -> dict[str, torch.Tensor]:
-    targets = make_targets(kind, items, inputs, len(data.labels))
+    targets = KINDS[kind].targets(items, inputs, len(data.labels))
     if kind == "span":
         return {}
     return {"labels": torch.from_numpy(targets.labels if len(targets.labels) else targets.values)}
@@ -103,8 +102,8 @@ def test_the_loss_of_spans_is_theirs_without_padding(tmp_path):
     predictor = load_predictor(tmp_path / "run", device="cpu")
     theirs = transformers.AutoModelForQuestionAnswering.from_pretrained(tmp_path / "run" / "model").eval()
     for item in data.dev["dev"][:4]:
-        inputs = encode([item], predictor.tokenizer, predictor.note.encoding())
-        targets = make_targets("span", [item], inputs, 0)
+        inputs = KINDS["span"].encode([item], predictor.tokenizer, predictor.note.encoding())
+        targets = KINDS["span"].targets([item], inputs, 0)
         made = TaskBatches(inputs, targets, batch=len(targets)).batch(0, 0)
         objective = TaskObjective("span", inputs.longest)
         places = {"start_positions": torch.from_numpy(targets.labels), "end_positions": torch.from_numpy(targets.ends)}

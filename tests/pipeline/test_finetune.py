@@ -19,7 +19,7 @@ from litebert.nn.encoder import Encoder
 from litebert.tasks import finetuning
 from litebert.tasks.examples import Answer, Example, Question
 from litebert.tasks.finetuning import finetune
-from litebert.tasks.predicting import load_predictor, predict_items
+from litebert.tasks.predicting import load_predictor
 from litebert.tasks.score import compute_metrics
 from litebert.tasks.seeds import finetune_seeds
 from litebert.train import precision
@@ -76,7 +76,7 @@ def test_every_kind_is_learnt_and_the_folder_predicts_what_was_scored(kind, coun
     result = finetune(how, data, quiet)
     assert result.status == "finished" and result.score >= least, result
     dev = data.dev["dev"]
-    found = predict_items(tmp_path / "run", data, dev)
+    found = load_predictor(tmp_path / "run").predict(dev)
     again = compute_metrics(data, dev, found)
     assert [one.key for one in found] == [item.key for item in dev]
     for name, value in again.items():
@@ -220,7 +220,7 @@ def test_several_seeds(model, tmp_path):
     found, results = finetune_seeds(toy.settings(model, tmp_path / "run", epochs=2), data, 3, quiet)
     assert found.median == sorted(found.scores)[1] and len(set(found.scores)) > 1
     assert found.highest == max(found.scores) == results[found.best].score
-    best = predict_items(tmp_path / "run", data, data.dev["dev"])
+    best = load_predictor(tmp_path / "run").predict(data.dev["dev"])
     assert compute_metrics(data, data.dev["dev"], best)["accuracy"] == found.highest
     assert json.loads((tmp_path / "run" / "seeds.json").read_text())["best"] == found.best
 
@@ -234,9 +234,9 @@ def test_swapping_the_two_texts_or_their_segments_changes_the_answer(model, tmp_
     predictor = load_predictor(tmp_path / "run", device="cpu")
     right, swapped = predictor.predict([pairs[0], replace(pairs[0], first="dog", second="cat")])
     assert (right.label, swapped.label) == (0, 1)
-    from litebert.tasks.encoding import encode
+    from litebert.tasks.kinds import KINDS
 
-    inputs = encode(pairs[:1], predictor.tokenizer, predictor.note.encoding())
+    inputs = KINDS["classify"].encode(pairs[:1], predictor.tokenizer, predictor.note.encoding())
     assert inputs.segments.tolist() == [0, 0, 0, 1, 1]
     flipped = replace(inputs, segments=1 - inputs.segments)
     torch.nn.init.normal_(predictor.network.encoder.embeddings.segment.weight)  # it may have learnt by positions alone
@@ -258,7 +258,7 @@ def test_an_answer_at_the_very_end_of_a_long_context_is_found(tmp_path):
         question="where is it",
         answers=(Answer(text="fox", start=passage.index("fox")),),
     )
-    found = predict_items(tmp_path / "run", data, [last])
+    found = load_predictor(tmp_path / "run").predict([last])
     assert found[0].label == "fox"
 
 
@@ -295,7 +295,7 @@ def test_depth_changes_the_answer(model, tmp_path):
     data = toy.task("classify")
     finetune(toy.settings(model, tmp_path / "run", epochs=6), data, quiet)
     dev = data.dev["dev"]
-    full, same, one = (predict_items(tmp_path / "run", data, dev, depth=depth) for depth in (None, 2, 1))
+    full, same, one = (load_predictor(tmp_path / "run", depth=depth).predict(dev) for depth in (None, 2, 1))
     assert full == same and full != one
 
 

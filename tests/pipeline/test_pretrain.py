@@ -32,7 +32,7 @@ def test_a_run_leaves_a_model_metrics_and_a_picture(store, tmp_path):
     assert (tmp_path / "run" / "loss.png").stat().st_size > 1000
     note = json.loads((tmp_path / "run" / "run.json").read_text())
     assert note["status"] == "finished" and note["parents"][0]["role"] == "corpus"
-    model = litebert.load(tmp_path / "run")
+    model = litebert.load(tmp_path / "run", device="cpu")
     assert len(model.fill("first the cat woke [MASK] .")) == 5
     transformers = pytest.importorskip("transformers")
     theirs = transformers.AutoModelForPreTraining.from_pretrained(tmp_path / "run" / "model")

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from litebert.tasks.finetuning import FinetuneSettings, finetune
-from litebert.tasks.predicting import predict_items
+from litebert.tasks.predicting import load_predictor
 from litebert.tasks.recipes import read_finetune_recipe
 from litebert.tasks.sources import read_task
 
@@ -25,6 +25,6 @@ def test_minilm_learns_sentiment_from_four_thousand_phrases(weights, shared_data
     settings = FinetuneSettings(model=str(weights(MINILM)), out=tmp_path / "run", recipe=recipe)
     result = finetune(settings, data, print)
     assert result.score > 0.8 and result.attempts == ()
-    found = predict_items(tmp_path / "run", data, data.dev["dev"])
+    found = load_predictor(tmp_path / "run").predict(data.dev["dev"])
     right = sum(one.label == item.target for one, item in zip(found, data.dev["dev"], strict=True))
     assert right / len(found) == pytest.approx(result.score)

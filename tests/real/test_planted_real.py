@@ -10,7 +10,7 @@ import pytest
 from litebert.analyse.layer_statistics import contribution
 from litebert.checkpoints.folder import save_model
 from litebert.shrink.tuning import packed
-from litebert.tasks.encoding import encode
+from litebert.tasks.kinds import KINDS
 from litebert.tasks.predicting import TASK_FILE, load_predictor
 from litebert.tasks.sources import read_task
 
@@ -38,7 +38,7 @@ def test_layers_planted_in_a_real_encoder_are_found_and_no_others(weights, plant
     litebert("finetune", weights(MINILM), *words)
     tuned = load_predictor(tmp_path / "tuned", device="cpu")
     dev = read_task(None, data, text="subject+body", label="queue").dev["dev"]
-    batches = list(packed(encode(dev, tuned.tokenizer, tuned.note.encoding()), "cpu"))
+    batches = list(packed(KINDS["classify"].encode(dev, tuned.tokenizer, tuned.note.encoding()), "cpu"))
     planted = plant(tuned.network, PLACES, batches)
     cosines = dict(enumerate(contribution(planted.encoder, batches), start=1))
     assert sorted(sorted(cosines, key=cosines.__getitem__)[-2:]) == list(PLACES)

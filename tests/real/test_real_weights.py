@@ -57,12 +57,18 @@ def test_chemical_bert_with_its_top_layers_dropped(depth, right, weights, masked
 
 
 def test_sentences_of_like_meaning_are_near(weights):
-    model = litebert.load(weights(MINILM))
+    model = litebert.load(weights(MINILM), device="cpu")
     ids = [model.tokenizer.encode(text).ids for text in ("A man is eating food.", "Someone has a meal.", "It rains.")]
     states = model.states(ids)[-1]
     means = [part.mean(0) for part in states.split([len(one) for one in ids])]
     near, far = (torch.cosine_similarity(means[0], other, dim=0).item() for other in means[1:])
     assert near > far + 0.3
+
+
+def test_a_sentence_transformers_folder_encodes_by_its_own_pooling(weights):
+    model = litebert.load(weights(MINILM), device="cpu")
+    one, near, far = model.encode(["A man is eating food.", "Someone has a meal.", "It rains."])
+    assert abs(one @ one - 1) < 1e-5 and one @ near > one @ far + 0.3
 
 
 FAIRSEQ = {

@@ -35,7 +35,7 @@ def quiet(_: str) -> None:
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
-    return litebert.load(run).network.state_dict()
+    return litebert.load(run, device="cpu").network.state_dict()
 
 
 def lose_everything_once(monkeypatch, call: int) -> None:

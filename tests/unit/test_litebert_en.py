@@ -8,7 +8,7 @@ import torch
 
 import litebert as package
 from litebert import shipped_models as shipped
-from litebert.infer.cloze import read_clozes, score_clozes, shares
+from litebert.fill import read_clozes, score_clozes, shares
 
 FOLDER = shipped.SHIPPED / "litebert-en"
 EXAMPLES = Path(__file__).parents[2] / "examples"

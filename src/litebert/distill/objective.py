@@ -20,8 +20,9 @@ from torch import Tensor, nn
 from litebert.distill.settings import DistillSettings
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
-from litebert.tasks.batches import IGNORED, TaskBatch
-from litebert.tasks.objective import Outputs, TaskObjective, read_head, takes_segments
+from litebert.tasks.batches import TaskBatch
+from litebert.tasks.kinds import KINDS, Outputs
+from litebert.tasks.objective import TaskObjective, takes_segments
 from litebert.train.objective import Part
 
 LEAST_VARIANCE = 1e-6  # one token has none
@@ -51,7 +52,9 @@ class DistillObjective:
         with torch.no_grad():
             taught, wanted = self._run(self.teacher, tensors, longest)
         parts = self.own.judge(said, tensors, longest)
-        parts["soft"] = _without_right(self._soft(said.scores, taught.scores, tensors))
+        parts["soft"] = _without_right(
+            KINDS[self.own.kind].soft_loss(said.scores, taught.scores, tensors, self.settings.temperature)
+        )
         if self.settings.states != "none":
             heads = cast(Mapping[str, nn.Module], network.heads)
             parts["states"] = _without_right(_unlike(states, wanted, tensors["real"], _projection(heads)))
@@ -65,23 +68,7 @@ class DistillObjective:
             states = network.encoder.states(tensors["ids"], layout, segments)
         else:
             states = [network.encoder(tensors["ids"], layout, segments)]
-        return read_head(network, self.own.kind, states[-1], layout), states
-
-    def _soft(self, said: Tensor, taught: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
-        """How far the answers are from the teacher's, summed over the units of the batch.
-
-        Softened losses are multiplied by the squared temperature, or their gradients would shrink with it.
-        """
-        heat = self.settings.temperature
-        if self.own.kind == "regress":
-            lost = F.mse_loss(said, taught, reduction="none")[:, 0]
-            return lost.masked_fill(tensors["values"].isnan(), 0.0).sum()
-        if self.own.kind == "multilabel":
-            lost = F.binary_cross_entropy_with_logits(said / heat, (taught / heat).sigmoid(), reduction="none")
-            return heat**2 * lost.masked_fill(tensors["values"].isnan(), 0.0).mean(-1).sum()
-        target, found = (taught / heat).log_softmax(-1), (said / heat).log_softmax(-1)
-        lost = F.kl_div(found, target, reduction="none", log_target=True).sum(-1)
-        return heat**2 * lost.masked_fill(tensors["labels"] == IGNORED, 0.0).sum()
+        return KINDS[self.own.kind].outputs(network, states[-1], layout), states
 
 
 def mapped_depths(student: int, teacher: int) -> list[int]:

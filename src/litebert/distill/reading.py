@@ -2,13 +2,12 @@
 
 from litebert.data.tables import Source
 from litebert.tasks.columns import Names
-from litebert.tasks.examples import TaskData
-from litebert.tasks.predicting import TaskNote
+from litebert.tasks.examples import TaskData, TaskSpec
 from litebert.tasks.sources import read_task
 
 
 def read_for(
-    note: TaskNote, task: str | None, data: Source | None, text: Names, label: Names, dev: Source | None
+    note: TaskSpec, task: str | None, data: Source | None, text: Names, label: Names, dev: Source | None
 ) -> TaskData:
     """A named task, or a file with the columns, the kind and the labels of the note, unless something else is said."""
     if task is not None:

@@ -11,8 +11,9 @@ from litebert.checkpoints.folder import Loaded
 from litebert.distill.teacher import Teacher, check_task
 from litebert.errors import InputError
 from litebert.runs import MODEL_FOLDER, update_run
-from litebert.tasks.examples import Prediction, TaskData
+from litebert.tasks.examples import ItemPrediction, TaskData
 from litebert.tasks.finetuning import FinetuneResult, FinetuneSettings, Prepared, Say, check_folder, finetune, prepare
+from litebert.tasks.kinds import KINDS
 from litebert.tasks.metrics import pearson
 from litebert.tasks.predicting import Predictor, load_predictor
 from litebert.tasks.score import compute_metrics
@@ -69,9 +70,7 @@ def _nearness(prepared: Prepared, teacher: Teacher, model: Path, device: str) ->
     student = load_predictor(model, device=device)
     note = replace(student.note, labels=teacher.note.labels)
     where = torch.device(device)
-    master = Predictor(
-        teacher.network.to(where), teacher.tokenizer, note, where, kind_of_numbers=student.kind_of_numbers
-    )
+    master = Predictor(teacher.network.to(where), teacher.tokenizer, note, where, precision=student.precision)
     scores: list[tuple[float, float, float]] = []
     for part in prepared.dev:
         taught, said = (one.predict_encoded(part.items, part.inputs) for one in (master, student))
@@ -84,13 +83,13 @@ def _nearness(prepared: Prepared, teacher: Teacher, model: Path, device: str) ->
         teacher=float(means[0]),
         student=float(means[1]),
         agreement=float(means[2]),
-        of_numbers=prepared.data.kind == "regress",
+        of_numbers=KINDS[prepared.data.kind].in_units,
         teacher_parameters=_size(teacher.network),
         student_parameters=_size(student.network),
     )
 
 
-def _agreement(taught: list[Prediction], said: list[Prediction]) -> float:
+def _agreement(taught: list[ItemPrediction], said: list[ItemPrediction]) -> float:
     labels: list[tuple[Any, Any]] = [(one.label, other.label) for one, other in zip(taught, said, strict=True)]
     if isinstance(labels[0][0], float):
         return pearson([one for one, _ in labels], [other for _, other in labels])

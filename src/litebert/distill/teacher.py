@@ -15,13 +15,14 @@ from litebert.distill.settings import DistillSettings
 from litebert.errors import InputError
 from litebert.nn.network import Network
 from litebert.runs import Parent, parent_of
-from litebert.tasks.examples import Kind, TaskData
+from litebert.tasks.examples import TaskData, TaskSpec
+from litebert.tasks.kinds import KINDS
 from litebert.tasks.objective import TaskObjective
-from litebert.tasks.predicting import TaskNote, check_fits, read_note
+from litebert.tasks.predicting import check_fits, read_spec
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.objective import Objective
 
-TAUGHT: tuple[Kind, ...] = ("classify", "multilabel", "regress")
+TAUGHT = tuple(kind.name for kind in KINDS.values() if kind.can_be_distilled)
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Teacher:
     folder: str
     network: Network
     tokenizer: Tokenizer
-    note: TaskNote
+    note: TaskSpec
     settings: DistillSettings
 
     def begin(
@@ -75,7 +76,7 @@ def load_teacher(folder: str, settings: DistillSettings) -> Teacher:
     if not model_folder(folder).is_dir():
         raise InputError(f"there is no folder '{folder}'; the teacher is a model that `litebert finetune` made")
     loaded = load_model(folder)
-    note = read_note(folder, loaded.network.config)
+    note = read_spec(folder, loaded.network.config)
     if loaded.tokenizer is None:
         raise InputError(f"{folder} has no tokenizer, so texts cannot be read; copy the model's tokenizer.json to it")
     return Teacher(folder, loaded.network.eval().requires_grad_(False), loaded.tokenizer, note, settings)

@@ -3,8 +3,7 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
-from litebert.exits.rules import Rule
-from litebert.exits.run import ExitReport, Point
+from litebert.exits.run import ExitReport, Point, Rule
 from litebert.report import COLOURS, MARKERS, Plot, Report, Section, Table, note, notes
 from litebert.tasks.metrics import IN_UNITS
 

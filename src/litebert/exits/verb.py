@@ -33,13 +33,14 @@ def exits(
         raise InputError(f"--items is {items} but heads need 2 or more")
     from litebert.distill.reading import read_for
     from litebert.exits.run import measure_exits
-    from litebert.tasks.predicting import load_predictor
-    from litebert.terminal import progress
+    from litebert.model import load
 
-    predictor = load_predictor(model, device=device)
-    read = read_for(predictor.note, task, data, text, label, dev)
-    with progress() as say:
-        report, heads = measure_exits(model, predictor, read, most=items, say=say)
+    loaded = load(model, device=device or "auto")
+    if loaded.task is None:
+        raise InputError(f"{model} has no head for a task; make one with `litebert finetune {model} ...`")
+    read = read_for(loaded.task, task, data, text, label, dev)
+    report, heads = measure_exits(loaded, read, most=items)
+
     from safetensors.torch import save_file
 
     from litebert.exits.report import exit_report

@@ -31,10 +31,10 @@ from litebert.runs import MODEL_FOLDER, parent_of, read_run, update_run, write_r
 from litebert.shrink.drop import drop_layers
 from litebert.shrink.strategies import FIXED, Fixed, Layers, Strategy, drop_similar, kept_of
 from litebert.tasks.encoding import Inputs as Encoded
-from litebert.tasks.encoding import encode
 from litebert.tasks.examples import TaskData
 from litebert.tasks.finetuning import FinetuneSettings, Prepared, finetune
 from litebert.tasks.keeper import Keeper
+from litebert.tasks.kinds import KINDS
 from litebert.tasks.predicting import TASK_FILE, Predictor
 from litebert.tasks.starting import start_network, task_heads
 from litebert.train.precision import default_precision
@@ -150,7 +150,7 @@ class Tuning:
         device = torch.device(self.settings.device)
         numbers = self.settings.precision or default_precision(device)
         network, prepared = small.network.to(device), self.prepared
-        predictor = Predictor(network, prepared.tokenizer, prepared.note, device, kind_of_numbers=numbers)
+        predictor = Predictor(network, prepared.tokenizer, prepared.note, device, precision=numbers)
         keeper = Keeper(predictor, prepared.data, prepared.dev, patience=0)
         figures, note = keeper.measure()
         score = keeper.main(figures)
@@ -258,10 +258,10 @@ def inference_seconds(
     """Seconds per input of each network; every round times all of them, so that a busy machine slows all alike."""
     device = torch.device(where)
     items = list(islice(cycle(prepared.dev[0].items), inputs or TIMED[device.type]))  # fewer would leave a GPU idle
-    encoded = encode(items, prepared.tokenizer, prepared.note.encoding())
+    encoded = KINDS[prepared.data.kind].encode(items, prepared.tokenizer, prepared.note.encoding())
     numbers = default_precision(device)
     predictors = [
-        Predictor(network.to(device), prepared.tokenizer, prepared.note, device, kind_of_numbers=numbers)
+        Predictor(network.to(device), prepared.tokenizer, prepared.note, device, precision=numbers)
         for network in networks
     ]
     best = [float("inf")] * len(predictors)

@@ -4,7 +4,7 @@ A step's examples are split over as many forward passes as its tokens need. Wher
 recorded on a GPU), a batch is filled up with inputs that count for nothing. No torch here.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeVar
@@ -12,8 +12,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from litebert.tasks.encoding import Inputs
-from litebert.tasks.targets import Targets
+from litebert.tasks.encoding import Inputs, Targets
 
 Integers = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.float32]
@@ -56,6 +55,21 @@ def gather(inputs: Inputs, rows: Integers, *, tokens: int = 0, sequences: int = 
     ids, segments = np.zeros(starts[-1], np.int64), np.zeros(starts[-1], np.int64)
     ids[:used], segments[:used] = inputs.ids[places], inputs.segments[places]
     return TaskBatch(ids, segments, positions, starts, longest or int(sizes.max()), used, len(rows))
+
+
+def token_batches(lengths: Sequence[int] | Integers, budget: int) -> list[Integers]:
+    """The indices of all inputs in batches of at most ``budget`` tokens (a longer one stands alone), longest first.
+
+    Neighbours of one length come out side by side, which the CPU's attention turns into one dense call.
+    """
+    order = np.argsort(-np.asarray(lengths, np.int64), kind="stable")
+    batches, begin, room = [], 0, budget
+    for place, length in enumerate(np.asarray(lengths, np.int64)[order].tolist()):
+        if length > room and place > begin:
+            batches.append(order[begin:place])
+            begin, room = place, budget
+        room -= length
+    return [*batches, order[begin:]] if len(order) else []
 
 
 def filled_size(tokens: int) -> int:

@@ -6,15 +6,10 @@ that never change. Large models with shared layers are known for this; a rate to
 """
 
 import math
-from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from litebert.tasks.encoding import Inputs
-from litebert.tasks.examples import Choice, Example, Item, Kind
+from litebert.tasks.kinds import KINDS
 from litebert.tasks.predicting import Predictor
 
 PROBED = 64  # inputs that are looked at
@@ -29,26 +24,6 @@ STUCK_AFTER = 0.3  # share of the run, beyond the warm-up, by which one answer f
 STUCK_STEPS = 100  # unless that is fewer steps than this,
 FALLING = 0.01  # or the loss has fallen by this share since the last look
 SMOOTHING = 0.9
-
-
-def chance_loss(kind: Kind, items: Sequence[Item], inputs: Inputs, num_labels: int) -> float:
-    """The loss of a model that knows how often each answer is right, and nothing of the input."""
-    if kind == "span":
-        return float(np.log(inputs.lengths).mean())
-    if kind == "choice":
-        return float(np.mean([math.log(len(item.options)) for item in items if isinstance(item, Choice)]))
-    targets = [item.target for item in items if isinstance(item, Example)]
-    if kind == "regress":
-        return float(np.var(np.asarray(targets, np.float64)))
-    if kind == "multilabel":
-        counts = Counter(label for target in targets if isinstance(target, tuple) for label in target)
-        shares = [counts[label] / len(targets) for label in range(num_labels)]
-        return float(np.mean([_entropy((share, 1 - share)) for share in shares]))
-    return _entropy([count / len(targets) for count in Counter(targets).values()])
-
-
-def _entropy(shares: Sequence[float]) -> float:
-    return -sum(share * math.log(share) for share in shares if share > 0)
 
 
 class CollapseWatch:
@@ -95,17 +70,9 @@ class CollapseWatch:
         return self._loss is not None and self._loss < AT_CHANCE * self.chance
 
     def _look(self) -> tuple[float, bool]:
-        """How much scores differ between inputs, and whether all get one answer."""
+        """How much scores differ between inputs, and whether all get one label."""
         scores = self.predictor.scores(self.probes)
-        kind = self.predictor.note.kind
-        if kind == "span":
-            rows = np.split(scores.scores, self.probes.starts[1:-1])
-            return float(np.mean([row.std() for row in rows])), False
-        table: npt.NDArray[np.float32] = scores.scores
-        if kind == "classify":
-            table = table - table.mean(1, keepdims=True)  # what softmax does not see
-            return float(table.std(0).mean()), len(set(table.argmax(1).tolist())) == 1
-        return float(table.std(0).mean()), False
+        return KINDS[self.predictor.note.kind].spread(scores, self.probes)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything it remembers."""

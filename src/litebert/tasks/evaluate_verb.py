@@ -10,8 +10,7 @@ from litebert.errors import InputError
 
 if TYPE_CHECKING:
     from litebert.tasks.evaluate import Evaluation, Predict
-    from litebert.tasks.examples import Item, Prediction, TaskData
-    from litebert.tasks.predicting import TaskNote
+    from litebert.tasks.examples import Item, ItemPrediction, TaskData, TaskSpec
 
 
 def evaluate(
@@ -152,32 +151,30 @@ def _show(found: "Evaluation", as_json: bool, html: Path | None) -> None:
         print_report(report)
 
 
-def _note(model: Path) -> "TaskNote":
+def _note(model: Path) -> "TaskSpec":
     """What a model was fine-tuned for."""
     from litebert.checkpoints.folder import model_config
-    from litebert.tasks.predicting import read_note
+    from litebert.tasks.predicting import read_spec
 
-    return read_note(model, model_config(model))
+    return read_spec(model, model_config(model))
 
 
 def _predictor(model: Path, data: "TaskData", device: str, say: "Callable[[str], None]") -> "Predict":
-    """What asks the model, at its full depth or at another, and says how far it is."""
+    """What asks the model, loaded once, at its full depth or at another, and says how far it is."""
+    from dataclasses import replace
+
     from litebert.tasks.evaluate import in_order_of
-    from litebert.tasks.predicting import predict_items
+    from litebert.tasks.predicting import check_fits, load_predictor
 
-    learnt = _note(model).labels
+    predictor = load_predictor(model, device=device)
+    check_fits(predictor.note, data, model)
 
-    def predict(items: "Sequence[Item]", depth: int | None) -> "list[Prediction]":
+    def predict(items: "Sequence[Item]", depth: int | None) -> "list[ItemPrediction]":
         at = "" if depth is None else f"depth {depth}: "
-        found = predict_items(
-            model,
-            data,
-            items,
-            depth=depth,
-            progress=lambda done: say(f"{at}{done:,} of {len(items):,} items"),
-            device=device,
+        found = replace(predictor, depth=depth).predict(
+            items, lambda done: say(f"{at}{done:,} of {len(items):,} items")
         )
-        return in_order_of(found, learnt, data.labels)
+        return in_order_of(found, predictor.note.labels, data.labels)
 
     return predict
 

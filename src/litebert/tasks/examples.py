@@ -1,14 +1,19 @@
-"""What a task is made of: items with a text and a target, the splits they come in, and the predictions about them.
+"""What a task is made of: items with a text and a target, the splits they come in, the predictions about them, and
+what a model folder remembers of its task.
 
-Readers make these, encoders and scorers take them, and none of them knows from which file or for which model.
+Readers make these, kinds and scorers take them, and none of them knows from which file or for which model. No torch.
 """
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Literal
+
+from litebert.errors import InputError
 
 Kind = Literal["classify", "multilabel", "regress", "choice", "span"]
 Target = int | float | tuple[int, ...]
+LETTERS = "ABCDEFGH"  # of options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +25,21 @@ class Example:
     second: str | None = None
     target: Target | None = None
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Everything that is read of it, its target left out."""
+        return self.first, self.second or ""
+
+    @property
+    def readable(self) -> str:
+        """The item for a person to read."""
+        return self.first if self.second is None else f"{self.first}\n{self.second}"
+
+    @property
+    def has_target(self) -> bool:
+        """Whether its target is known."""
+        return self.target is not None
+
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
@@ -30,6 +50,22 @@ class Choice:
     question: str
     options: tuple[str, ...]
     target: int | None = None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Everything that is read of it, its target left out."""
+        return self.passage, self.question, *self.options
+
+    @property
+    def readable(self) -> str:
+        """The item for a person to read."""
+        options = "  ".join(f"({letter}) {text}" for letter, text in zip(LETTERS, self.options, strict=False))
+        return "\n".join(text for text in (self.question, options, self.passage) if text)
+
+    @property
+    def has_target(self) -> bool:
+        """Whether its target is known."""
+        return self.target is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +86,21 @@ class Question:
     question: str
     answers: tuple[Answer, ...] = ()
     impossible: bool = False
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Everything that is read of it, its answers left out."""
+        return self.passage, self.question
+
+    @property
+    def readable(self) -> str:
+        """The item for a person to read."""
+        return f"{self.question}\n{self.passage}"
+
+    @property
+    def has_target(self) -> bool:
+        """Whether its answer is known."""
+        return bool(self.answers) or self.impossible
 
 
 Item = Example | Choice | Question
@@ -73,9 +124,68 @@ class TaskData:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prediction:
-    """What a model says of one item; for a span its text, where an empty one means that there is no answer."""
+class ItemPrediction:
+    """What a model predicts of one item, by indices; for a span its text, where an empty one means no answer."""
 
     key: str
     label: int | float | tuple[int, ...] | str
     probabilities: tuple[float, ...] = ()
+    start: int | None = None  # of a span, in characters of the passage
+    end: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Prediction:
+    """What a model predicts of a text, as people read it: a label's name, names, a number, an option, an answer."""
+
+    label: str | float | tuple[str, ...]
+    probability: float | None = None  # of the label; of a span, of the answer or of there being none
+    probabilities: Mapping[str, float] = field(default_factory=dict)
+    start: int | None = None  # of a span, in characters of its passage
+    end: int | None = None
+
+    def __repr__(self) -> str:
+        given = {one.name: getattr(self, one.name) for one in fields(self)}
+        shown = [f"{name}={value!r}" for name, value in given.items() if name == "label" or value not in (None, {})]
+        return f"Prediction({', '.join(shown)})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodingSettings:
+    """How long inputs may be, and how windows over a long passage lie."""
+
+    length: int = 128
+    stride: int = 128  # tokens from the start of one window to that of the next
+    question: int = 64  # the most tokens of a question that is asked about windows
+
+    def __post_init__(self) -> None:
+        if self.length < 8:
+            raise InputError(f"length is {self.length} but inputs must have room for 8 tokens or more")
+        if self.stride < 1 or self.question < 1:
+            raise InputError(f"stride ({self.stride}) and question ({self.question}) must be 1 token or more")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSpec:
+    """What a model folder remembers of its task (``task.json``), beside what its config.json says."""
+
+    task: str = ""
+    kind: Kind = "classify"
+    labels: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
+    length: int = 128
+    stride: int = 128
+    has_null: bool = False
+    null_threshold: float = 0.0  # odds of no answer above which there is none
+    text: tuple[str, ...] = ()  # columns of the user's own files
+    label: str = ""
+    pairs: bool = False  # whether an input is two texts
+    seen: tuple[str, ...] = ()  # fingerprints of some training rows, to warn when they are scored
+
+    def encoding(self) -> EncodingSettings:
+        """How inputs were cut in training."""
+        return EncodingSettings(length=self.length, stride=self.stride)
+
+    def text_of_file(self) -> str:
+        """The file as it is written."""
+        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"

@@ -25,10 +25,10 @@ from litebert.runs import (
     write_run,
 )
 from litebert.tasks.batches import TaskBatches
-from litebert.tasks.collapse import PROBED, CollapseWatch, chance_loss
-from litebert.tasks.encoding import encode
+from litebert.tasks.collapse import PROBED, CollapseWatch
 from litebert.tasks.examples import TaskData
 from litebert.tasks.keeper import Keeper
+from litebert.tasks.kinds import KINDS
 from litebert.tasks.objective import ANSWERABLE_WEIGHT, TaskObjective
 from litebert.tasks.predicting import BUDGET, TASK_FILE, Predictor
 from litebert.tasks.preparing import FinetuneSettings, Prepared, few, prepare, spread
@@ -120,7 +120,7 @@ class _Attempt:
         heads = task_heads(data, answerable=recipe.answerable)
         network, notes = start_network(prepared.source.network, heads, recipe, seed)
         self.network: Network = network.to(device)
-        predictor = Predictor(self.network, prepared.tokenizer, prepared.note, device, kind_of_numbers=scoring)
+        predictor = Predictor(self.network, prepared.tokenizer, prepared.note, device, precision=scoring)
         batches, train = self._train_settings(device, numbers)
         self.watch = Watch(settings.out, total=recipe.steps) if settings.watched else None
         self.say: Say = self.watch.say if self.watch else say
@@ -129,11 +129,12 @@ class _Attempt:
         parts = [few(part, prepared, recipe.score_items) for part in prepared.dev]
         self.keeper = Keeper(predictor, data, parts, patience=recipe.patience)
         assert recipe.steps is not None
-        probed = encode(spread(prepared.train, PROBED), prepared.tokenizer, prepared.note.encoding())
+        kind = KINDS[data.kind]
+        probed = kind.encode(spread(prepared.train, PROBED), prepared.tokenizer, prepared.note.encoding())
         self.collapse = CollapseWatch(
             predictor,
             probed,
-            chance=chance_loss(data.kind, prepared.train, prepared.inputs, len(data.labels)),
+            chance=kind.chance_loss(prepared.train, prepared.inputs, len(data.labels)),
             steps=recipe.steps,
             warmup=recipe.warmup,
         )
@@ -174,7 +175,7 @@ class _Attempt:
             passes=passes,
             seed=self.seed,
             filled=recorded,
-            choosing=prepared.data.kind == "choice",
+            choosing=KINDS[prepared.data.kind].chooses,
         )
         return batches, TrainSettings(
             bound=Bound(steps=recipe.steps, seconds=settings.budget),

@@ -8,26 +8,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from litebert.data.files import STANDARD_INPUT, Errors, kind_of, read_text, text_lines
 from litebert.data.separated import Cell
 from litebert.data.tables import RowStream, Source, Table, json_objects, stream_rows
 from litebert.errors import InputError
 from litebert.tasks.columns import Columns, Names, check_columns, find_columns
-from litebert.tasks.examples import Example, Item
+from litebert.tasks.examples import Example, Item, TaskSpec
 from litebert.tasks.squad import is_squad_form, parse_questions
 from litebert.tasks.tables import TableRow, make_items
-
-if TYPE_CHECKING:
-    from litebert.tasks.predicting import TaskNote
 
 GUESSED_FROM = 100  # rows
 PLAIN = ("", ".txt", ".text")
 
 
 def read_inputs(
-    source: Source | None, note: "TaskNote", *, text: Names = None, header: bool | None = None
+    source: Source | None, note: "TaskSpec", *, text: Names = None, header: bool | None = None
 ) -> Iterator[Item]:
     """The items in a file, in rows in memory, or on standard input where there is no source (or ``-``)."""
     if source is None or (isinstance(source, str | Path) and Path(source) == STANDARD_INPUT):
@@ -54,7 +50,7 @@ def _squad_content(path: Path) -> object | None:
     return content if is_squad_form(content) else None
 
 
-def _plain(path: Path, note: "TaskNote", text: Names, errors: Errors = "strict") -> Iterator[Item]:
+def _plain(path: Path, note: "TaskSpec", text: Names, errors: Errors = "strict") -> Iterator[Item]:
     """One text a line; of a pair, the second behind a tab. A first line that is a JSON object makes all of them so."""
     lines = ((line, number) for line, number, _ in text_lines(path, errors=errors, western=errors == "strict"))
     first = next(lines, None)
@@ -75,7 +71,7 @@ def _plain(path: Path, note: "TaskNote", text: Names, errors: Errors = "strict")
         yield Example(key=str(number - 1), first=before, second=after if note.pairs else None)
 
 
-def _items(stream: RowStream, note: "TaskNote", text: Names) -> Iterator[Item]:
+def _items(stream: RowStream, note: "TaskSpec", text: Names) -> Iterator[Item]:
     """Rows as items; the columns are those named, else those of the training file, else guessed from some rows."""
     first = list(islice(stream.rows, GUESSED_FROM))
     if not first:
@@ -98,7 +94,7 @@ def _items(stream: RowStream, note: "TaskNote", text: Names) -> Iterator[Item]:
 
 
 def _columns(
-    first: Sequence[tuple[Mapping[str, Cell], int]], stream: RowStream, note: "TaskNote", text: Names
+    first: Sequence[tuple[Mapping[str, Cell], int]], stream: RowStream, note: "TaskSpec", text: Names
 ) -> Columns:
     names = tuple(first[0][0])
     parts = 1 + note.pairs

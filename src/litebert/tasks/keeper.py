@@ -12,13 +12,11 @@ from torch import Tensor
 
 from litebert.nn.network import Network
 from litebert.tasks.encoding import Inputs
-from litebert.tasks.examples import Choice, Example, Item, Prediction, Question, TaskData
+from litebert.tasks.examples import Item, ItemPrediction, TaskData
+from litebert.tasks.kinds import KINDS
 from litebert.tasks.metrics import IN_UNITS
 from litebert.tasks.predicting import Predictor
 from litebert.tasks.score import compute_metrics
-from litebert.tasks.squad_score import best_threshold
-
-SMALLEST = 1e-12  # of a probability, before its logarithm is taken
 
 
 @dataclass(frozen=True)
@@ -68,22 +66,17 @@ class Keeper:
             metrics = compute_metrics(self.data, part.items, said)
             prefix = f"{part.name}_" if len(self.parts) > 1 else ""
             found |= {f"{prefix}{name}": value for name, value in metrics.items()}
-            losses.append(dev_loss(part.items, said))
+            losses.append(dev_loss(self.data, part.items, said))
         if losses and all(math.isfinite(loss) for loss in losses):
             found = {"loss": float(np.mean(losses)), **found}
         return found, self.predictor.note
 
-    def _said(self, part: DevPart) -> list[Prediction]:
+    def _said(self, part: DevPart) -> list[ItemPrediction]:
         """Predictions; where there may be no answer, with the threshold that is best for this part."""
-        if self.data.kind == "span" and self.data.has_null:
-            scores = self.predictor.scores(part.inputs)
-            answers = list(self.predictor.answers(part.items, part.inputs, scores))
-            questions = [item for item in part.items if isinstance(item, Question)]
-            found = {answer.key: answer.texts[0] if answer.texts else "" for answer in answers}
-            odds = {answer.key: answer.odds for answer in answers}
-            threshold = best_threshold(questions, found, odds).value
-            self.predictor.note = replace(self.predictor.note, null_threshold=float(threshold))
-        return self.predictor.predict_encoded(part.items, part.inputs)
+        scores = self.predictor.scores(part.inputs)
+        kind = KINDS[self.data.kind]
+        self.predictor.note = kind.fitted(self.predictor.note, part.items, part.inputs, scores)
+        return kind.decode(part.items, part.inputs, scores, self.predictor.note)
 
     def main(self, figures: Mapping[str, float]) -> float:
         """What is optimised: the first metric, the mean of it over the parts."""
@@ -122,15 +115,7 @@ class Keeper:
         self.weights = None if weights is None else {name: tensor.to(device) for name, tensor in weights.items()}
 
 
-def dev_loss(items: Sequence[Item], found: Sequence[Prediction]) -> float:
+def dev_loss(data: TaskData, items: Sequence[Item], found: Sequence[ItemPrediction]) -> float:
     """The mean loss of predictions where their probabilities tell it; NaN for spans and several labels."""
-    lost = []
-    for item, one in zip(items, found, strict=True):
-        target = item.target if isinstance(item, Example | Choice) else None
-        if isinstance(target, float) and isinstance(one.label, float):
-            lost.append((one.label - target) ** 2)
-        elif isinstance(target, int) and target < len(one.probabilities):
-            lost.append(-math.log(max(one.probabilities[target], SMALLEST)))
-        else:
-            return math.nan
-    return float(np.mean(lost)) if lost else math.nan
+    losses = [KINDS[data.kind].item_loss(item, one) for item, one in zip(items, found, strict=True)]
+    return float(np.mean(losses)) if losses else math.nan

@@ -1,17 +1,29 @@
-"""The metrics of the benchmarks: accuracy, F1 in its forms, Matthews, Pearson, Spearman, and errors of numbers.
+"""The metrics of the benchmarks: accuracy, F1 in its forms, Matthews, Pearson, Spearman, errors of numbers, and the
+scores of SQuAD's answers.
 
 Each gives what scikit-learn or SciPy gives. Where those have no number (a correlation with something constant) the
-answer is 0, because a model that says the same of everything has found nothing, and a run must be able to compare.
+result is 0, because a model that predicts the same for everything has found nothing, and a run must be able to compare.
+Answers are scored by the rules of the official evaluators of SQuAD 1.1 and 2.0, down to which characters count as
+punctuation; of several right answers the one closest to the prediction counts.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+import string
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from litebert.tasks.examples import Question
+
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Counts = np.ndarray[Any, np.dtype[np.int64]]
 LabelSet = tuple[int, ...]
+IN_UNITS = ("mean_absolute_error", "root_mean_squared_error")  # of the target; every other one is a share
+ARTICLES = re.compile(r"\b(a|an|the)\b")
+PUNCTUATION = str.maketrans("", "", string.punctuation)  # ASCII only, as in the official scripts
 
 
 def accuracy(targets: Sequence[int], found: Sequence[int]) -> float:
@@ -102,29 +114,74 @@ def set_f1(wanted: LabelSet, given: LabelSet) -> float:
     return _f1(len(set(wanted) & set(given)), len(set(wanted)), len(set(given)))
 
 
-Metric = Callable[[Sequence[Any], Sequence[Any], int], float]  # targets, predictions, number of labels
+@dataclass(frozen=True, kw_only=True)
+class AnswerScore:
+    """How good one answer is."""
 
-METRICS: Mapping[str, Mapping[str, Metric]] = {
-    "classify": {
-        "accuracy": lambda targets, found, _: accuracy(targets, found),
-        "f1": lambda targets, found, _: binary_f1(targets, found),
-        "macro_f1": lambda targets, found, _: macro_f1(targets, found),
-        "matthews": lambda targets, found, _: matthews(targets, found),
-    },
-    "choice": {"accuracy": lambda targets, found, _: accuracy(targets, found)},
-    "multilabel": {
-        "micro_f1": lambda targets, found, _: micro_f1(targets, found),
-        "macro_f1": macro_set_f1,
-        "exact_match": lambda targets, found, _: exact_sets(targets, found),
-    },
-    "regress": {
-        "pearson": lambda targets, found, _: pearson(targets, found),
-        "spearman": lambda targets, found, _: spearman(targets, found),
-        "mean_absolute_error": lambda targets, found, _: mean_absolute_error(targets, found),
-        "root_mean_squared_error": lambda targets, found, _: root_mean_squared_error(targets, found),
-    },
-}
-IN_UNITS = ("mean_absolute_error", "root_mean_squared_error")  # of the target; every other one is a share
+    exact: float
+    f1: float
+
+
+def normalise(text: str) -> str:
+    """Lower case, without punctuation, articles and needless spaces."""
+    return " ".join(ARTICLES.sub(" ", text.lower().translate(PUNCTUATION)).split())
+
+
+def score_answer(question: Question, found: str) -> AnswerScore:
+    """Exact match and F1 of ``found`` against the right answer closest to it; empty is right where there is none."""
+    # Answers of which normalisation leaves nothing do not count (SQuAD 2.0's evaluator), lest silence be right.
+    answers = [answer.text for answer in question.answers if normalise(answer.text)]
+    if question.impossible or not answers:
+        answers = [""]
+    given = normalise(found)
+    wanted = [normalise(answer) for answer in answers]
+    return AnswerScore(exact=float(given in wanted), f1=max(_words_f1(answer, given) for answer in wanted))
+
+
+def score_answers(questions: Sequence[Question], found: Mapping[str, str]) -> dict[str, float]:
+    """The means over all questions, and apart for those with and without an answer where there are both."""
+    scores = [(question, score_answer(question, found[question.key])) for question in questions]
+    result = {"f1": _mean([s.f1 for _, s in scores]), "exact_match": _mean([s.exact for _, s in scores])}
+    without = [score for question, score in scores if question.impossible]
+    with_one = [score for question, score in scores if not question.impossible]
+    if without and with_one:
+        result["answerable_f1"] = _mean([score.f1 for score in with_one])
+        result["answerable_exact_match"] = _mean([score.exact for score in with_one])
+        result["unanswerable_accuracy"] = _mean([score.exact for score in without])
+    return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class NullThreshold:
+    """Say "no answer" where the odds of it are above ``value``: what that gives."""
+
+    value: float
+    score: float
+
+
+def best_threshold(
+    questions: Sequence[Question], found: Mapping[str, str], odds: Mapping[str, float], *, metric: str = "f1"
+) -> NullThreshold:
+    """The threshold on ``odds`` (of having no answer, higher is surer) that is best for ``metric``.
+
+    ``found`` holds the best answer that is not empty. Unlike the official script, questions with equal odds change
+    sides together, so that the score is one that the threshold really gives.
+    """
+    gains: dict[float, float] = {}
+    silent = 0.0
+    for question in questions:
+        text = found[question.key]
+        none = score_answer(question, "")
+        some = score_answer(question, text)
+        before, after = (none.f1, some.f1) if metric == "f1" else (none.exact, some.exact)
+        silent += before
+        gains[odds[question.key]] = gains.get(odds[question.key], 0.0) + after - before
+    best, score, total = min(gains, default=0.0) - 1.0, silent, silent
+    for value in sorted(gains):
+        total += gains[value]
+        if total > score:
+            best, score = value, total
+    return NullThreshold(value=best, score=score / max(1, len(questions)))
 
 
 def _f1(right: int, wanted: int, given: int) -> float:
@@ -165,3 +222,18 @@ def _set_counts(
         given[list(set(of_found))] += 1
         right[list(set(of_target) & set(of_found))] += 1
     return right, wanted, given
+
+
+def _words_f1(answer: str, found: str) -> float:
+    wanted, given = answer.split(), found.split()
+    if not wanted or not given:
+        return float(wanted == given)
+    common = sum((Counter(wanted) & Counter(given)).values())
+    if not common:
+        return 0.0
+    precision, recall = common / len(given), common / len(wanted)
+    return 2 * precision * recall / (precision + recall)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

@@ -3,7 +3,7 @@
 import csv
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
@@ -13,8 +13,8 @@ from litebert.errors import InputError
 from litebert.terminal import tell_typing
 
 if TYPE_CHECKING:
-    from litebert.tasks.examples import Item, Prediction
-    from litebert.tasks.predicting import Predictor, TaskNote
+    from litebert.tasks.examples import Item, ItemPrediction, TaskSpec
+    from litebert.tasks.predicting import Predictor
 
 FORMATS = ("jsonl", "csv", "tsv")
 MOST_AT_ONCE = 1024  # rows answered together; fewer at first, so that answers come at once
@@ -64,11 +64,11 @@ def predict(
     typer.echo(f"wrote {count:,} predictions to {output}", err=True)
 
 
-def _watched(predictor: "Predictor", say: Callable[[str], None]) -> "Callable[[list[Item]], list[Prediction]]":
+def _watched(predictor: "Predictor", say: Callable[[str], None]) -> "Callable[[list[Item]], list[ItemPrediction]]":
     """The predictor, saying how many texts it has done so far."""
     before = 0
 
-    def predict_some(items: "list[Item]") -> "list[Prediction]":
+    def predict_some(items: "list[Item]") -> "list[ItemPrediction]":
         nonlocal before
         found = predictor.predict(items, lambda done: say(f"{before + done:,} texts"))
         before += len(items)
@@ -80,21 +80,24 @@ def _watched(predictor: "Predictor", say: Callable[[str], None]) -> "Callable[[l
 def _write(
     handle: IO[str],
     items: "Iterator[Item]",
-    predict_some: "Callable[[list[Item]], list[Prediction]]",
-    note: "TaskNote",
-    kind: str,
+    predict_some: "Callable[[list[Item]], list[ItemPrediction]]",
+    note: "TaskSpec",
+    form: str,
 ) -> int:
     """Answer items as they come; how many there were."""
-    writer = csv.writer(handle, delimiter="\t" if kind == "tsv" else ",", lineterminator="\n")
-    names = _columns(note)
-    if kind != "jsonl":
+    from litebert.tasks.kinds import KINDS
+
+    writer = csv.writer(handle, delimiter="\t" if form == "tsv" else ",", lineterminator="\n")
+    kind = KINDS[note.kind]
+    names = kind.probability_names(note)
+    if form != "jsonl":
         writer.writerow(["key", "label", *names])
     count = 0
     for some in _portions(items):
         for item, found in zip(some, predict_some(some), strict=True):
-            label = readable(found.label, note, item)
-            if kind == "jsonl":
-                handle.write(json.dumps(_object(found, label, note), ensure_ascii=False) + "\n")
+            label = kind.written(found.label, item, note.labels)
+            if form == "jsonl":
+                handle.write(json.dumps(_object(found, label, names), ensure_ascii=False) + "\n")
             else:
                 shown = ";".join(label) if isinstance(label, list) else label
                 shares = [f"{share:.6f}" for share in found.probabilities[: len(names)]]
@@ -115,27 +118,9 @@ def _portions(items: "Iterator[Item]") -> "Iterator[list[Item]]":
         yield portion
 
 
-def readable(label: Any, note: "TaskNote", item: "Item") -> Any:
-    """A label as people write it: its name, names, a number, an option's letter, an answer."""
-    if isinstance(label, tuple):
-        return [note.labels[index] for index in label]
-    if note.kind == "choice":
-        return "ABCDEFGH"[label] if label < 8 else str(label)
-    return note.labels[label] if note.kind == "classify" and note.labels else label
-
-
-def _columns(note: "TaskNote") -> list[str]:
-    """What the probabilities are of."""
-    if note.kind == "span":
-        return ["probability", "no_answer"] if note.has_null else ["probability"]
-    return list(note.labels) if note.kind in ("classify", "multilabel") else []
-
-
-def _object(found: "Prediction", label: Any, note: "TaskNote") -> dict[str, Any]:
+def _object(found: "ItemPrediction", label: Any, names: Sequence[str]) -> dict[str, Any]:
     row: dict[str, Any] = {"key": found.key, "label": label}
     shares = [round(share, 6) for share in found.probabilities]
-    if note.kind == "choice":
-        row["probabilities"] = shares
-    elif shares:
-        row["probabilities"] = dict(zip(_columns(note), shares, strict=False))
+    if shares:
+        row["probabilities"] = dict(zip(names, shares, strict=False)) if names else shares
     return row

@@ -9,15 +9,13 @@ import numpy as np
 
 from litebert.checkpoints.folder import Loaded
 from litebert.errors import InputError
-from litebert.tasks.encoding import EncodingSettings, Inputs, encode
-from litebert.tasks.examples import Example, Item, TaskData
+from litebert.tasks.checks import remember
+from litebert.tasks.encoding import Inputs, Targets
+from litebert.tasks.examples import EncodingSettings, Example, Item, TaskData, TaskSpec
 from litebert.tasks.keeper import DevPart
-from litebert.tasks.predicting import TaskNote
+from litebert.tasks.kinds import KINDS, TaskKind
 from litebert.tasks.recipes import FinetuneRecipe, settled
-from litebert.tasks.score import has_target
-from litebert.tasks.seen import remember
 from litebert.tasks.starting import load_source
-from litebert.tasks.targets import Targets, make_targets
 from litebert.tasks.teaching import Teaching
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.settings import Precision
@@ -52,7 +50,7 @@ class Prepared:
     tokenizer: Tokenizer
     data: TaskData
     recipe: FinetuneRecipe
-    note: TaskNote
+    note: TaskSpec
     train: tuple[Item, ...]
     inputs: Inputs
     targets: Targets
@@ -66,7 +64,7 @@ def prepare(settings: FinetuneSettings, data: TaskData, source: Loaded | None = 
     """Read the model (unless ``source`` is it) and encode the data, once."""
     if not data.train:
         raise InputError(f"there is no training data of {data.name}; --data names a folder or file that has some")
-    train = tuple(item for item in data.train if has_target(item))
+    train = tuple(item for item in data.train if item.has_target)
     if not train:
         raise InputError(f"no training item of {data.name} has a label")
     source = source or load_source(settings.model)
@@ -79,23 +77,24 @@ def prepare(settings: FinetuneSettings, data: TaskData, source: Loaded | None = 
         )
     limit = min(512, encoder.max_positions) if encoder.positions == "absolute" else 512
     length = min(settings.recipe.length or limit, limit)
-    inputs = encode(train, tokenizer, EncodingSettings(length=length, stride=settings.recipe.stride))
+    kind = KINDS[data.kind]
+    inputs = kind.encode(train, tokenizer, EncodingSettings(length=length, stride=settings.recipe.stride))
     longest = int(np.quantile(inputs.lengths, LONG)) + 1
-    units = len(inputs) if data.kind == "span" else len(train)
+    units = len(inputs) if kind.per_token else len(train)
     recipe, notes = settled(settings.recipe, encoder, units=units, longest=longest)
     assert recipe.length is not None
     encoding = EncodingSettings(length=recipe.length, stride=recipe.stride)
     if recipe.length != length:
-        inputs = encode(train, tokenizer, encoding)
-    targets = make_targets(data.kind, train, inputs, len(data.labels))
+        inputs = kind.encode(train, tokenizer, encoding)
+    targets = kind.targets(train, inputs, len(data.labels))
     dev = tuple(
-        _dev_part(name, [item for item in items if has_target(item)], tokenizer, encoding, 0)
+        _dev_part(kind, name, [item for item in items if item.has_target], tokenizer, encoding, 0)
         for name, items in data.dev.items()
     )
     dev = tuple(part for part in dev if part.items)
     if not dev:
         raise InputError(f"there is no dev data of {data.name} to choose the best model with; give some with --dev")
-    note = TaskNote(
+    note = TaskSpec(
         task=data.name,
         kind=data.kind,
         labels=data.labels,
@@ -113,11 +112,13 @@ def prepare(settings: FinetuneSettings, data: TaskData, source: Loaded | None = 
     )
 
 
-def _dev_part(name: str, items: Sequence[Item], tokenizer: Tokenizer, encoding: EncodingSettings, most: int) -> DevPart:
+def _dev_part(
+    kind: TaskKind, name: str, items: Sequence[Item], tokenizer: Tokenizer, encoding: EncodingSettings, most: int
+) -> DevPart:
     """Items to score with: all, or so many spread evenly."""
     if most and len(items) > most:
         items = [items[int(place)] for place in np.linspace(0, len(items) - 1, most)]
-    return DevPart(name, tuple(items), encode(items, tokenizer, encoding))
+    return DevPart(name, tuple(items), kind.encode(items, tokenizer, encoding))
 
 
 def _fingerprint(inputs: Inputs, targets: Targets) -> str:
@@ -131,7 +132,8 @@ def few(part: DevPart, prepared: Prepared, most: int) -> DevPart:
     """A part of dev, or so many of its items."""
     if not most or len(part.items) <= most:
         return part
-    return _dev_part(part.name, part.items, prepared.tokenizer, prepared.note.encoding(), most)
+    kind = KINDS[prepared.data.kind]
+    return _dev_part(kind, part.name, part.items, prepared.tokenizer, prepared.note.encoding(), most)
 
 
 def spread(items: Sequence[Item], most: int) -> list[Item]:

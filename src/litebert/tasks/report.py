@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from litebert.report import BLUE, Item, Note, Plot, Report, Section, Table, notes
 from litebert.tasks.evaluate import TOGETHER, Evaluation
+from litebert.tasks.kinds import KINDS
 from litebert.tasks.metrics import IN_UNITS
 from litebert.tasks.score import Hard, Scores
 
@@ -109,7 +110,7 @@ def _confusion(scores: Scores) -> list[Item]:
 
 
 def _lengths(scores: Scores) -> list[Item]:
-    scale, form = (1, "{:.4g}") if scores.kind == "regress" else (100, "{:.2f}")
+    scale, form = (1, "{:.4g}") if KINDS[scores.kind].in_units else (100, "{:.2f}")
     rows = [["characters", "items", scores.length_measure]]
     for row in scores.by_length:
         rows.append([f"{row.shortest:,} to {row.longest:,}", f"{row.count:,}", form.format(scale * row.score)])

@@ -9,10 +9,8 @@ from litebert.checkpoints.folder import Loaded, load_model
 from litebert.errors import InputError
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
 from litebert.tasks.examples import TaskData
-from litebert.tasks.objective import HEADS, PROBLEMS
+from litebert.tasks.kinds import KINDS
 from litebert.tasks.recipes import FinetuneRecipe
-
-NUMBER = "score"  # what a number to predict is called
 
 
 def load_source(model: str | Path) -> Loaded:
@@ -27,12 +25,12 @@ def load_source(model: str | Path) -> Loaded:
 
 def task_heads(data: TaskData, *, answerable: bool) -> HeadsConfig:
     """The head that a task asks for."""
-    labels = data.labels or ((NUMBER,) if data.kind == "regress" else ("0", "1"))
+    kind = KINDS[data.kind]
     return HeadsConfig(
-        names=(HEADS[data.kind],),
-        labels=labels,
-        answerable=answerable and data.kind == "span" and data.has_null,
-        problem=PROBLEMS.get(data.kind, ""),
+        names=(kind.head,),
+        labels=kind.head_labels(data.labels),
+        answerable=answerable and data.has_null,
+        problem=kind.problem,
     )
 
 
@@ -57,6 +55,6 @@ def start_network(source: Network, heads: HeadsConfig, recipe: FinetuneRecipe, s
     }
     network.load_state_dict(taken, strict=False)
     new = sorted({".".join(name.split(".")[: 2 if name.startswith("heads") else 1]) for name in ours.keys() - taken})
-    if network.pooler is not None and HEADS["span"] in heads.names:
+    if network.pooler is not None and KINDS["span"].head in heads.names:
         network.pooler.requires_grad_(False)  # nothing reads it
     return network, [f"new weights: {part.removeprefix('heads.')}" for part in new]

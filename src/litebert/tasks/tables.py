@@ -27,15 +27,9 @@ from litebert.tasks.columns import (
     number_in,
 )
 from litebert.tasks.examples import Answer, Choice, Example, Item, Kind, Question, Target, TaskData
+from litebert.tasks.kinds import KINDS
 from litebert.tasks.squad import find_answer
 
-METRICS: Mapping[Kind, tuple[str, ...]] = {
-    "classify": ("accuracy", "macro_f1", "matthews"),
-    "multilabel": ("micro_f1", "macro_f1", "exact_match"),
-    "regress": ("pearson", "spearman", "mean_absolute_error"),
-    "choice": ("accuracy",),
-    "span": ("f1", "exact_match"),
-}
 LETTERS = "ABCDEFGH"
 SPLITS: Mapping[str, tuple[str, ...]] = {
     "train": ("train", "training"),
@@ -60,7 +54,7 @@ def task_from_tables(
     main = next(tables[split] for split in SPLITS if split in tables)
     columns = find_columns(main, text=text, label=label, kind=kind)
     notes = [columns.describe()]
-    has_classes = columns.kind in ("classify", "multilabel")
+    has_classes = KINDS[columns.kind].has_classes
     known = tuple(labels) if labels and has_classes else find_labels(main, columns)
     splits = {
         split: make_items(table, columns, known, notes, labelled=split != "test") for split, table in tables.items()
@@ -70,7 +64,7 @@ def task_from_tables(
         name=name,
         kind=columns.kind,
         labels=known,
-        metrics=METRICS[columns.kind],
+        metrics=KINDS[columns.kind].default_metrics,
         train=splits.get("train", ()),
         dev={"dev": splits["dev"]} if "dev" in splits else {},
         test={"test": splits["test"]} if "test" in splits else {},

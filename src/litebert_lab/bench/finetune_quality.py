@@ -18,7 +18,7 @@ import numpy as np
 from litebert.config import build
 from litebert.errors import InputError
 from litebert.runs import write_atomically
-from litebert.tasks.examples import Prediction
+from litebert.tasks.examples import ItemPrediction
 from litebert.tasks.finetuning import FinetuneSettings, Prepared, finetune, prepare
 from litebert.tasks.recipes import FinetuneRecipe
 from litebert.tasks.score import compute_metrics
@@ -200,7 +200,7 @@ class _Work:
         logits = their_scores(model, part.inputs, device=device, pad_id=pad)
         seconds = time.monotonic() - begun
         said = [
-            Prediction(key=item.key, label=float(row[0]) if data.kind == "regress" else int(np.argmax(row)))
+            ItemPrediction(key=item.key, label=float(row[0]) if data.kind == "regress" else int(np.argmax(row)))
             for item, row in zip(part.items, logits, strict=True)
         ]
         return compute_metrics(data, part.items, said)[data.metrics[0]], seconds

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from litebert.checkpoints.folder import load_model
 from litebert.errors import InputError
-from litebert.infer.packing import token_batches
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
+from litebert.tasks.batches import token_batches
 from litebert_lab.bench.theirs import their_model
 
 TOKENS_PER_BATCH = {"cpu": 4096, "cuda": 32768}

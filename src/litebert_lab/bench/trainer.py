@@ -20,9 +20,8 @@ from torch import Tensor, nn
 from litebert.checkpoints.folder import save_model
 from litebert.errors import InputError
 from litebert.nn.network import Network
-from litebert.tasks.encoding import Inputs
+from litebert.tasks.encoding import Inputs, Targets
 from litebert.tasks.recipes import FinetuneRecipe
-from litebert.tasks.targets import Targets
 from litebert.text.tokenizer import Tokenizer
 
 Row = dict[str, Any]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from litebert.infer.model import Model
+from litebert.model import Model
 
 OCCUPATIONS = (
     "doctor",

@@ -8,7 +8,7 @@ from pathlib import Path
 from litebert.checkpoints.folder import model_folder
 from litebert.checkpoints.tensors import has_tensors
 from litebert.errors import InputError
-from litebert.infer.model import load
+from litebert.model import load
 from litebert.runs import write_atomically
 from litebert.train.plot import PICTURE
 from litebert_lab.card.bias import open_ends, pronouns

@@ -38,7 +38,7 @@ def settings(store: Path, out: Path, study: str, **changes) -> StudySettings:
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
-    return litebert.load(folder).network.state_dict()
+    return litebert.load(folder, device="cpu").network.state_dict()
 
 
 def test_finished_rows_are_not_run_again_and_more_seeds_add_rows(store, tmp_path, monkeypatch):
@@ -161,7 +161,10 @@ def test_depths_start_from_the_next_shallower(store, tmp_path):
         assert ("start" in parents) == bool(row.start)
         if row.start:
             assert parents["start"].endswith(f"{row.start}-seed0")
-        assert litebert.load(row_folder(done.settings, row, 0)).network.config.encoder.num_layers == row.place
+        assert (
+            litebert.load(row_folder(done.settings, row, 0), device="cpu").network.config.encoder.num_layers
+            == row.place
+        )
 
 
 def test_the_order_study_asks_both_questions(store, tmp_path):

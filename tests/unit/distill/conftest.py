@@ -9,8 +9,8 @@ import torch
 from litebert.checkpoints.folder import save_model
 from litebert.nn.config import family_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
-from litebert.tasks.examples import Example
-from litebert.tasks.predicting import TASK_FILE, TaskNote, load_predictor
+from litebert.tasks.examples import Example, TaskSpec
+from litebert.tasks.predicting import TASK_FILE, load_predictor
 
 SHAPE = {"vocab_size": 33, "width": 16, "num_heads": 2, "feed_forward_width": 32, "num_layers": 4, "max_positions": 64}
 LABELS = {"classify": ("early", "late"), "regress": ("score",), "multilabel": ("a", "b", "c")}
@@ -36,7 +36,7 @@ def save(tmp_path, letter_tokenizer):
                 if "norm" not in part and not part.endswith("bias"):
                     parameter.normal_(std=1.0 if "token" in part else 0.5 if "heads" in part else 0.3)
         known = LABELS[kind] if kind in ("classify", "multilabel") else ()
-        note = TaskNote(task="planted", kind=kind or "classify", labels=known, metrics=("accuracy",), length=32)
+        note = TaskSpec(task="planted", kind=kind or "classify", labels=known, metrics=("accuracy",), length=32)
         files = {TASK_FILE: note.text_of_file()} if kind else {}
         save_model(tmp_path / name, network, words or letter_tokenizer(), verb="test", files=files)
         return tmp_path / name

@@ -10,9 +10,8 @@ from litebert.nn.config import family_config
 from litebert.nn.layout import Layout
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
 from litebert.tasks.batches import TaskBatches
-from litebert.tasks.encoding import Inputs
+from litebert.tasks.encoding import NONE_REAL, NONE_WHOLE, Inputs, Targets
 from litebert.tasks.objective import TaskObjective
-from litebert.tasks.targets import NONE_REAL, NONE_WHOLE, Targets
 from litebert.train import precision
 
 LENGTHS = [5, 3, 7, 1]

@@ -5,8 +5,7 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from litebert.exits.heads import DECAY, learn_heads
-from litebert.exits.rules import THRESHOLDS, by_confidence, by_patience, leavings
+from litebert.exits.run import DECAY, THRESHOLDS, by_confidence, by_patience, learn_heads, leavings
 
 
 def plain_patience(answers: list[float], patience: int, apart: float) -> int:

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from litebert.checkpoints.folder import load_model, save_model
-from litebert.exits.heads import features_of
+from litebert.exits.run import features_of
 from litebert.nn.config import family_config
 from litebert.nn.layout import Layout
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
 from litebert.runs import read_run
-from litebert.tasks.encoding import EncodingSettings, encode
-from litebert.tasks.examples import Example
-from litebert.tasks.predicting import TASK_FILE, TaskNote, load_predictor
+from litebert.tasks.examples import EncodingSettings, Example, TaskSpec
+from litebert.tasks.kinds import KINDS
+from litebert.tasks.predicting import TASK_FILE, load_predictor
 from litebert.tasks.sources import read_task
 
 
@@ -32,7 +32,7 @@ def model(tmp_path, letter_tokenizer):
                 if "norm" not in name:
                     parameter.normal_(std=1.0 if "token" in name else 0.2)
         known = labels if kind == "classify" else ()
-        note = TaskNote(kind=kind, labels=known, metrics=("accuracy",), length=16, text=("text",), label="kind")
+        note = TaskSpec(kind=kind, labels=known, metrics=("accuracy",), length=16, text=("text",), label="kind")
         save_model(
             tmp_path / kind, network, letter_tokenizer(family), verb="test", files={TASK_FILE: note.text_of_file()}
         )
@@ -95,7 +95,7 @@ def test_heads_see_the_pooled_token_and_the_mean_of_all(model, family):
     folder = model(family=family)
     loaded = load_model(folder)
     items = [Example(key=text, first=text) for text in ("abc", "d", "abcdefgh")]
-    inputs = encode(items, loaded.tokenizer, EncodingSettings(length=16))
+    inputs = KINDS["classify"].encode(items, loaded.tokenizer, EncodingSettings(length=16))
     found = features_of(loaded.network, inputs, "cpu", lambda done: None)
     assert found.shape == (3, 3, 32)
     for number in range(3):

@@ -10,7 +10,7 @@ from litebert.checkpoints.folder import load_model, save_model
 from litebert.nn.config import family_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
 from litebert.shrink.tuning import packed
-from litebert.tasks.encoding import encode
+from litebert.tasks.kinds import KINDS
 from litebert.tasks.predicting import TASK_FILE, load_predictor
 from litebert.tasks.sources import read_task
 
@@ -39,7 +39,7 @@ def test_the_search_finds_the_planted_layers_and_no_others(litebert, letter_toke
     assert litebert("finetune", tmp_path / "new", *words, *data)[0] == 0
     tuned = load_predictor(tmp_path / "tuned", device="cpu")
     dev = read_task(None, order_table, text="text", label="kind").dev["dev"]
-    batches = list(packed(encode(dev, tokenizer, tuned.note.encoding()), "cpu"))
+    batches = list(packed(KINDS["classify"].encode(dev, tokenizer, tuned.note.encoding()), "cpu"))
     planted = plant(tuned.network, (2, 4), batches)
     cosines = contribution(planted.encoder, batches)
     assert min(cosines[1], cosines[3]) > 0.999 > max(cosines[0], cosines[2])

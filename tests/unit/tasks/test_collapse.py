@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from litebert.tasks.collapse import CollapseWatch, chance_loss
+from litebert.tasks.collapse import CollapseWatch
 from litebert.tasks.encoding import Inputs
-from litebert.tasks.examples import Choice, Example
-from litebert.tasks.predicting import Scores, TaskNote
+from litebert.tasks.examples import Choice, Example, TaskSpec
+from litebert.tasks.kinds import KINDS, HeadScores
 
 NONE = np.zeros(0, np.float32)
 PROBES = Inputs(np.zeros(8, np.int32), np.zeros(8, np.int32), np.arange(9), np.arange(8), np.zeros((0, 2), np.int32))
@@ -19,12 +19,12 @@ class Model:
     """Stands in for a predictor: scores of eight inputs that differ by ``spread``, towards one label or both."""
 
     def __init__(self, kind: str = "classify") -> None:
-        self.note = TaskNote(kind=kind, labels=("a", "b"))
+        self.note = TaskSpec(kind=kind, labels=("a", "b"))
         self.spread, self.leaning = 0.1, 0.0
 
-    def scores(self, inputs: Inputs) -> Scores:
+    def scores(self, inputs: Inputs) -> HeadScores:
         wave = self.spread * np.linspace(-1, 1, 8, dtype=np.float32)
-        return Scores(np.stack([wave + self.leaning, -wave], 1), NONE, NONE)
+        return HeadScores(np.stack([wave + self.leaning, -wave], 1), NONE, NONE)
 
 
 def watched(model: Model, **changes) -> CollapseWatch:
@@ -97,10 +97,10 @@ def test_it_remembers_over_a_resume():
 
 def test_chance():
     texts = [Example(key="", first="a", target=target) for target in (0, 0, 0, 1)]
-    assert chance_loss("classify", texts, PROBES, 2) == pytest.approx(0.5623351)
+    assert KINDS["classify"].chance_loss(texts, PROBES, 2) == pytest.approx(0.5623351)
     numbers = [replace(text, target=float(n)) for n, text in enumerate(texts)]
-    assert chance_loss("regress", numbers, PROBES, 0) == pytest.approx(1.25)
+    assert KINDS["regress"].chance_loss(numbers, PROBES, 0) == pytest.approx(1.25)
     many = [replace(text, target=target) for text, target in zip(texts, [(0,), (0, 1), (), (0,)], strict=True)]
-    assert chance_loss("multilabel", many, PROBES, 2) == pytest.approx(0.5623351)
+    assert KINDS["multilabel"].chance_loss(many, PROBES, 2) == pytest.approx(0.5623351)
     asked = [Choice(key="", passage="", question="", options=("a", "b", "c", "d"), target=0)]
-    assert chance_loss("choice", asked, PROBES, 0) == pytest.approx(math.log(4))
+    assert KINDS["choice"].chance_loss(asked, PROBES, 0) == pytest.approx(math.log(4))

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from litebert.errors import InputError
-from litebert.tasks.encoding import NULL, EncodingSettings, encode, windows
-from litebert.tasks.examples import Answer, Choice, Example, Question
-from litebert.tasks.targets import make_targets
+from litebert.tasks.encoding import NULL
+from litebert.tasks.examples import Answer, Choice, EncodingSettings, Example, Question
+from litebert.tasks.kinds import KINDS
+from litebert.tasks.kinds.span import windows
 from litebert.text.tokenizer_files import read_tokenizer
 
 WORDS = [*"abcdefghij", "who", "what", "is", "##x", "."]
@@ -30,7 +31,7 @@ def segments(inputs, row: int) -> list[int]:
 
 def test_one_text_and_two_side_by_side(tokenizer):
     items = [Example(key="0", first="a b"), Example(key="1", first="a", second="b c"), Example(key="2", first="")]
-    inputs = encode(items, tokenizer, EncodingSettings(length=8))
+    inputs = KINDS["classify"].encode(items, tokenizer, EncodingSettings(length=8))
     assert [words(tokenizer, inputs, row) for row in range(3)] == [
         "[CLS] a b [SEP]",
         "[CLS] a [SEP] b c [SEP]",
@@ -49,12 +50,14 @@ def test_one_text_and_two_side_by_side(tokenizer):
     ],
 )
 def test_the_longer_side_is_cut_first(tokenizer, first, second, kept):
-    inputs = encode([Example(key="0", first=first, second=second)], tokenizer, EncodingSettings(length=8))
+    inputs = KINDS["classify"].encode(
+        [Example(key="0", first=first, second=second)], tokenizer, EncodingSettings(length=8)
+    )
     assert words(tokenizer, inputs, 0) == kept
 
 
 def test_a_hundred_thousand_characters_are_cut(tokenizer):
-    inputs = encode([Example(key="0", first="a " * 50_000)], tokenizer, EncodingSettings(length=16))
+    inputs = KINDS["classify"].encode([Example(key="0", first="a " * 50_000)], tokenizer, EncodingSettings(length=16))
     assert inputs.lengths.tolist() == [16]
 
 
@@ -64,7 +67,7 @@ def test_options_are_inputs_of_one_item(tokenizer):
         Choice(key="1", passage="a b", question="what _ is", options=("c", "d", "e")),
         Choice(key="2", passage="", question="who is", options=("c", "d")),
     ]
-    inputs = encode(items, tokenizer, EncodingSettings(length=16))
+    inputs = KINDS["choice"].encode(items, tokenizer, EncodingSettings(length=16))
     assert words(tokenizer, inputs, 1) == "[CLS] a b [SEP] who d [SEP]"
     assert words(tokenizer, inputs, 2) == "[CLS] a b [SEP] what c is [SEP]"
     assert words(tokenizer, inputs, 5) == "[CLS] who is [SEP] c [SEP]"
@@ -88,8 +91,8 @@ def question(passage: str, answer: str, **changes) -> Question:
 def test_an_answer_is_found_again_in_some_window(tokenizer, answer):
     passage = "a b ax c. d e f g h i a c d e f g h i d j"
     item = question(passage, answer)
-    inputs = encode([item], tokenizer, EncodingSettings(length=12, stride=4))
-    targets = make_targets("span", [item], inputs, 0)
+    inputs = KINDS["span"].encode([item], tokenizer, EncodingSettings(length=12, stride=4))
+    targets = KINDS["span"].targets([item], inputs, 0)
     assert len(targets) == len(inputs) > 3 and 0 < targets.answered.sum() < len(inputs)
     for row in range(len(inputs)):
         places = inputs.characters[inputs.starts[row] : inputs.starts[row + 1]]
@@ -104,8 +107,8 @@ def test_an_answer_is_found_again_in_some_window(tokenizer, answer):
 
 def test_no_answer_points_at_the_null_token(tokenizer):
     item = question("a b c d", "", impossible=True)
-    inputs = encode([item], tokenizer, EncodingSettings(length=16))
-    targets = make_targets("span", [item], inputs, 0)
+    inputs = KINDS["span"].encode([item], tokenizer, EncodingSettings(length=16))
+    targets = KINDS["span"].targets([item], inputs, 0)
     assert (targets.labels.tolist(), targets.ends.tolist(), targets.answered.tolist()) == ([0], [0], [0.0])
 
 
@@ -117,8 +120,8 @@ def test_characters_survive_real_tokenizers(shared_data, file, family, tmp_path)
     tokenizer = read_tokenizer(tmp_path, family)
     passage = ("The Café of Zürich — founded in 1,873 — sold naïve paintings. " * 12) + "Its owner was José Ñandú"
     item = question(passage, "José Ñandú")
-    inputs = encode([item], tokenizer, EncodingSettings(length=64, stride=32))
-    targets = make_targets("span", [item], inputs, 0)
+    inputs = KINDS["span"].encode([item], tokenizer, EncodingSettings(length=64, stride=32))
+    targets = KINDS["span"].targets([item], inputs, 0)
     row = len(inputs) - 1
     assert targets.answered[row] == 1
     places = inputs.characters[inputs.starts[row] : inputs.starts[row + 1]]
@@ -127,9 +130,9 @@ def test_characters_survive_real_tokenizers(shared_data, file, family, tmp_path)
 
 def test_labels_several_and_numbers(tokenizer):
     texts = [Example(key=str(n), first="a", target=target) for n, target in enumerate([(0, 2), (), (1,)])]
-    inputs = encode(texts, tokenizer, EncodingSettings())
-    assert make_targets("multilabel", texts, inputs, 3).values.tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
+    inputs = KINDS["classify"].encode(texts, tokenizer, EncodingSettings())
+    assert KINDS["multilabel"].targets(texts, inputs, 3).values.tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
     numbers = [Example(key=str(n), first="a", target=float(n)) for n in range(3)]
-    assert np.array_equal(make_targets("regress", numbers, inputs, 0).values, [0, 1, 2])
+    assert np.array_equal(KINDS["regress"].targets(numbers, inputs, 0).values, [0, 1, 2])
     with pytest.raises(InputError, match="'x' has no label"):
-        make_targets("classify", [Example(key="x", first="a")], inputs, 2)
+        KINDS["classify"].targets([Example(key="x", first="a")], inputs, 2)

@@ -58,11 +58,11 @@ def test_a_model_at_every_depth(model, reviews, tmp_path):
 
 
 def test_a_file_of_predictions_gives_the_same_as_the_model(model, reviews, tmp_path):
-    from litebert.tasks.predicting import predict_items
+    from litebert.tasks.predicting import load_predictor
     from litebert.tasks.sources import read_task
 
     data = read_task(None, reviews, labels=["yes", "no"], whole=True)
-    said = predict_items(model, data, data.dev["dev"])
+    said = load_predictor(model).predict(data.dev["dev"])
     lines = [json.dumps({"key": one.key, "label": data.labels[one.label]}) + "\n" for one in said]
     (tmp_path / "p.jsonl").write_text("".join(lines))
     of_file = json.loads(call("--data", reviews, "--predictions", tmp_path / "p.jsonl", "--json"))

@@ -7,11 +7,11 @@ import pytest
 
 from litebert.data.tables import read_table
 from litebert.errors import InputError
+from litebert.tasks.examples import TaskSpec
 from litebert.tasks.inputs import read_inputs
-from litebert.tasks.predicting import TaskNote
 
 ROWS = [{"id": f"r{n}", "body": f"text {n}", "other": "no"} for n in range(3)]
-NOTE = TaskNote(kind="classify", labels=("a", "b"), text=("body",))
+NOTE = TaskSpec(kind="classify", labels=("a", "b"), text=("body",))
 
 
 def csv_text(delimiter: str) -> str:
@@ -58,7 +58,7 @@ def test_rows_in_memory(tmp_path):
         assert [(item.key, item.first) for item in read_inputs(data, NOTE)] == expected
     for data in ({"body": ["text 0", "text 1"]}, [{"body": "text 0", "x": 1}, {"body": "text 1", "x": 2}]):
         assert [(item.key, item.first) for item in read_inputs(data, NOTE)] == expected
-    pairs = TaskNote(kind="classify", labels=("a", "b"), text=("subject", "body"), pairs=True)
+    pairs = TaskSpec(kind="classify", labels=("a", "b"), text=("subject", "body"), pairs=True)
     (item,) = read_inputs([("one", "two")], pairs)
     assert (item.first, item.second) == ("one", "two")
     with pytest.raises(InputError, match="this model reads two texts but data gives 1"):

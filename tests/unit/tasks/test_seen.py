@@ -1,7 +1,7 @@
 """Rows that a model was trained on are noticed when they are scored, whatever file they are in."""
 
+from litebert.tasks.checks import REMEMBERED, fingerprint, remember, seen_warning
 from litebert.tasks.examples import Choice, Example, Question
-from litebert.tasks.seen import REMEMBERED, fingerprint, remember, warning
 
 ROWS = [Example(key=str(number), first=f"text {number}", target=0) for number in range(1000)]
 
@@ -9,10 +9,10 @@ ROWS = [Example(key=str(number), first=f"text {number}", target=0) for number in
 def test_training_rows_among_the_scored_ones_are_told():
     seen = remember(ROWS[:900])
     assert len(seen) == REMEMBERED
-    told = warning(seen, ROWS)
+    told = seen_warning(seen, ROWS)
     assert told is not None and told.startswith(f"{REMEMBERED} of {REMEMBERED} training rows")
-    assert warning(seen, ROWS[900:]) is None
-    assert warning((), ROWS) is None
+    assert seen_warning(seen, ROWS[900:]) is None
+    assert seen_warning((), ROWS) is None
 
 
 def test_few_rows_are_all_remembered():

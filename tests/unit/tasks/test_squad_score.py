@@ -6,8 +6,8 @@ import random
 import pytest
 
 from litebert.tasks.examples import Answer, Question
+from litebert.tasks.metrics import best_threshold, normalise, score_answer, score_answers
 from litebert.tasks.squad import read_squad
-from litebert.tasks.squad_score import best_threshold, normalise, score_answer, score_answers
 
 
 def question(key, *answers):

@@ -7,11 +7,11 @@ import toy_tasks as toy
 
 from litebert.checkpoints.folder import load_model
 from litebert.tasks.batches import TaskBatches, filled_size
-from litebert.tasks.encoding import EncodingSettings, encode
+from litebert.tasks.examples import EncodingSettings
+from litebert.tasks.kinds import KINDS
 from litebert.tasks.objective import TaskObjective
 from litebert.tasks.recipes import FinetuneRecipe
 from litebert.tasks.starting import start_network, task_heads
-from litebert.tasks.targets import make_targets
 
 
 @pytest.fixture(scope="module")
@@ -21,8 +21,8 @@ def source(tmp_path_factory):
 
 def made(source, kind: str, count: int = 30, **how):
     data = toy.task(kind, count)
-    inputs = encode(data.train, source.tokenizer, EncodingSettings(length=24, stride=8))
-    targets = make_targets(data.kind, data.train, inputs, len(data.labels))
+    inputs = KINDS[data.kind].encode(data.train, source.tokenizer, EncodingSettings(length=24, stride=8))
+    targets = KINDS[data.kind].targets(data.train, inputs, len(data.labels))
     return data, TaskBatches(inputs, targets, choosing=data.kind == "choice", **{"batch": 8, **how})
 
 

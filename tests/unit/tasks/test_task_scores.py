@@ -6,9 +6,8 @@ import pytest
 
 from litebert.errors import InputError
 from litebert.report import print_report, to_html, to_json
-from litebert.tasks.evaluate import choose_parts, evaluate_file, evaluate_model
-from litebert.tasks.examples import Answer, Choice, Example, Prediction, Question, TaskData
-from litebert.tasks.predictions import read_predictions
+from litebert.tasks.evaluate import choose_parts, evaluate_file, evaluate_model, read_predictions
+from litebert.tasks.examples import Answer, Choice, Example, ItemPrediction, Question, TaskData
 from litebert.tasks.report import evaluation_report
 from litebert.tasks.score import score_items
 
@@ -30,7 +29,7 @@ def say(wrong=(), probability=0.9):
         label = (item.target + 1) % 3 if n in wrong else item.target
         rest = (1 - probability) / 2
         shares = tuple(probability if index == label else rest for index in range(3))
-        found.append(Prediction(key=item.key, label=label, probabilities=shares))
+        found.append(ItemPrediction(key=item.key, label=label, probabilities=shares))
     return found
 
 
@@ -55,7 +54,7 @@ def test_tables_add_up():
 
 def test_the_hardest_come_first():
     found = say(wrong=(2, 5))
-    found[5] = Prediction(key="k5", label=0, probabilities=(0.99, 0.005, 0.005))
+    found[5] = ItemPrediction(key="k5", label=0, probabilities=(0.99, 0.005, 0.005))
     hard = score_items(CLASSES, ITEMS, found).hardest
     assert [(one.key, one.expected, one.predicted) for one in hard] == [("k5", "blue", "red"), ("k2", "blue", "red")]
     assert hard[0].probability == 0.005
@@ -63,7 +62,7 @@ def test_the_hardest_come_first():
 
 def test_equal_lengths_are_never_parted():
     items = tuple(Example(key=str(n), first="abc" if n < 50 else "abcde", target=0) for n in range(60))
-    scores = score_items(CLASSES, items, [Prediction(key=item.key, label=0) for item in items])
+    scores = score_items(CLASSES, items, [ItemPrediction(key=item.key, label=0) for item in items])
     assert [(row.shortest, row.count) for row in scores.by_length] == [(3, 50), (5, 10)]
 
 
@@ -90,7 +89,7 @@ def test_other_kinds(kind, items, labels, expected, shown):
     data = TaskData(
         name="t", kind=kind, labels=CLASSES.labels, metrics=tuple(expected), train=(), dev={"dev": items}, has_null=True
     )
-    found = [Prediction(key=item.key, label=label) for item, label in zip(items, labels, strict=True)]
+    found = [ItemPrediction(key=item.key, label=label) for item, label in zip(items, labels, strict=True)]
     scores = score_items(data, items, found)
     assert {name: scores.metrics[name] for name in expected} == pytest.approx(expected)
     assert list(scores.metrics)[: len(expected)] == list(expected)
@@ -186,7 +185,7 @@ def test_parts_are_scored_apart_and_together(tmp_path):
         ("two", 1.0),
         ("together", 0.5),
     ]
-    with pytest.raises(InputError, match=r"say of which .* is with --split one or two"):
+    with pytest.raises(InputError, match=r"say of which .* is with split=one or two"):
         evaluate_file(parts_of_two(keys_differ=False), path)
 
 

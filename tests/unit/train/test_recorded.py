@@ -8,12 +8,12 @@ import toy_tasks as toy
 
 from litebert.checkpoints.folder import load_model
 from litebert.tasks.batches import TaskBatches
-from litebert.tasks.encoding import EncodingSettings, encode
+from litebert.tasks.examples import EncodingSettings
 from litebert.tasks.finetuning import finetune
+from litebert.tasks.kinds import KINDS
 from litebert.tasks.objective import TaskObjective
 from litebert.tasks.recipes import FinetuneRecipe
 from litebert.tasks.starting import start_network, task_heads
-from litebert.tasks.targets import make_targets
 from litebert.train.loop import Loop
 from litebert.train.objective import Stage
 from litebert.train.optimiser_settings import OptimiserSettings
@@ -31,8 +31,8 @@ pytestmark = pytest.mark.gpu
 def test_recorded_steps_are_plain_steps(kind, passes, tmp_path):
     source = load_model(toy.make_model(tmp_path / "model"))
     data = toy.task(kind, 90)
-    inputs = encode(data.train, source.tokenizer, EncodingSettings(length=24, stride=8))
-    targets = make_targets(data.kind, data.train, inputs, len(data.labels))
+    inputs = KINDS[data.kind].encode(data.train, source.tokenizer, EncodingSettings(length=24, stride=8))
+    targets = KINDS[data.kind].targets(data.train, inputs, len(data.labels))
     heads = task_heads(data, answerable=True)
     network, _ = start_network(source.network, heads, FinetuneRecipe(classifier_dropout=0.0), 0)
     ends, said = [], []

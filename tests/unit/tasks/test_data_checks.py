@@ -1,7 +1,7 @@
 """Warnings before training: each where there is cause, none where there is none."""
 
+from litebert.tasks.checks import estimated_pieces, look_at
 from litebert.tasks.examples import Example, TaskData
-from litebert.tasks.look import estimated_pieces, look_at
 
 
 def task(train, dev=(), labels=("a", "b")):

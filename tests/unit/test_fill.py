@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from litebert.errors import InputError
-from litebert.infer.cloze import Cloze, read_clozes, score_clozes, shares
-from litebert.infer.model import Model
+from litebert.fill import Cloze, read_clozes, score_clozes, shares
+from litebert.model import Model
 from litebert.nn.config import family_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig, pretraining_network
 from litebert.text.tokenizer_files import read_tokenizer
@@ -136,8 +136,8 @@ def test_order_says_which_comes_first(folder, litebert, model, tmp_path):
         (["fill", "MODEL", "[MASK]", "--depth", "3"], "depths 0 to 2"),
         (["fill", "MODEL", "--cloze", "none.jsonl"], "no file 'none.jsonl'"),
         (["fill", "MODEL", "--file", "none"], "no file 'none'"),
-        (["fill", "MODEL", "--file", "japanese"], "japanese, line 2 is not UTF-8, nor is it cp1252; save the file"),
-        (["fill", "MODEL", "[MASK]", "--device", "gpu"], "must be cpu or cuda"),
+        (["fill", "MODEL", "--file", "latin"], "latin, line 2 is not UTF-8; save the file as UTF-8"),
+        (["fill", "MODEL", "[MASK]", "--device", "gpu"], "device is 'gpu'"),
         (["fill", "MODEL", "[MASK]", "--file", "none"], "one of them"),
         (["order", "MODEL", "one"], "give two texts"),
         (["order", "HEADLESS", "one", "two"], "no sentence-order head"),

@@ -1,22 +1,101 @@
-"""Texts with a gap and the words that fit it: how often one of them is the model's first choice, or among its first.
+"""Words for the masks of texts: the likeliest pieces, how they read where they stand, and lists of texts to score.
 
-An answer is its pieces, so letters are folded as the model folds them. With one piece, which is the norm, its rank is
-its place among the guesses for the gap. An answer of several pieces is looked for with as many masks in the gap: its
-rank is the worst place of its pieces, each among the guesses for its own mask.
+A list (a cloze test) has texts with one mask and the words that fit. An answer is its pieces, so letters are folded as
+the model folds them. With one piece, which is the norm, its rank is its place among the guesses for the mask. An answer
+of several pieces is looked for with as many masks: its rank is the worst place of its pieces, each among the guesses
+for its own mask.
 """
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
 
 from litebert.errors import InputError
-from litebert.infer.filling import Guess, gap_places
-from litebert.infer.model import Model
-from litebert.text.tokenizer import Encoded
+from litebert.nn.layout import Layout
+from litebert.nn.network import Network
+from litebert.text.tokenizer import Encoded, Tokenizer
 
 EVERYTHING = "all"
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A piece for a gap: as a person reads it, its id, how likely the model thinks it is, and the word it makes."""
+
+    token: str
+    id: int
+    probability: float
+    word: str = ""  # with the pieces beside the gap that belong to the same word
+
+
+def best_pieces(
+    network: Network,
+    packed: tuple[Tensor, Layout, Tensor | None],
+    places: Tensor,
+    top: int,
+    depth: int | None,
+) -> list[list[tuple[int, float]]]:
+    """The ``top`` likeliest ids, with their probabilities, at each of these places of a packed batch."""
+    ids, layout, kinds = packed
+    if network.encoder.embeddings.mask is None:
+        states = network.encoder(ids, layout, kinds, depth=depth)
+    else:  # a permutation language model predicts from its query stream, which sees the text but not the gaps
+        ranks = torch.full_like(ids, -1).index_fill(0, places, 0)
+        states = network.encoder.two_streams(ids, layout, ranks, kinds, depth=depth)[1]
+    shares = network.masked_lm(states, places).float().softmax(-1)
+    best = shares.topk(min(top, shares.shape[-1]))
+    return [
+        list(zip(ids, values, strict=True))
+        for ids, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    ]
+
+
+def gap_places(ids: Sequence[int], tokenizer: Tokenizer) -> list[int]:
+    """Where the masks are."""
+    return [place for place, id in enumerate(ids) if id == tokenizer.mask_id]
+
+
+def guess_at(ids: Sequence[int], place: int, id: int, probability: float, tokenizer: Tokenizer) -> Guess:
+    """A guess for the gap at ``place`` of an input."""
+    token = tokenizer.decode([id]) or tokenizer.piece(id)
+    return Guess(token, id, probability, _word(ids, place, id, tokenizer) or token)
+
+
+def _word(ids: Sequence[int], place: int, id: int, tokenizer: Tokenizer) -> str:
+    """The whole word that a piece is part of in this place; ``…`` where its beginning is not known."""
+    first, last = place, place + 1
+    begins = tokenizer.starts_word
+    while not begins[id if first == place else ids[first]] and _letters(ids[first - 1], tokenizer):
+        first -= 1
+    while last < len(ids) and not begins[ids[last]] and _letters(ids[last], tokenizer):
+        last += 1
+    if not _letters(id, tokenizer):
+        return ""  # a mark or a special token stands for itself
+    word = tokenizer.decode([*ids[first:place], id, *ids[place + 1 : last]])
+    # A byte-level vocabulary marks spaces, and there is none before the first word of a text.
+    known = begins[id if first == place else ids[first]] or (tokenizer.marking == "byte-level" and first == 1)
+    return word if known else f"…{word.removeprefix('##')}"
+
+
+def _letters(id: int, tokenizer: Tokenizer) -> bool:
+    """Whether an id is of a piece of a word, not of a special token or a mark."""
+    return any(character.isalnum() for character in tokenizer.decode([id]))
+
+
+class Filler(Protocol):
+    """What a cloze test needs of a model."""
+
+    @property
+    def tokenizer(self) -> Tokenizer | None: ...
+
+    def fill_encoded(
+        self, inputs: Sequence[Encoded], top: int = 5, *, depth: int | None = None
+    ) -> list[list[list[Guess]]]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +145,7 @@ def read_clozes(path: Path) -> list[Cloze]:
     return clozes
 
 
-def score_clozes(model: Model, clozes: Sequence[Cloze], *, top: int = 5, depth: int | None = None) -> list[Filled]:
+def score_clozes(model: Filler, clozes: Sequence[Cloze], *, top: int = 5, depth: int | None = None) -> list[Filled]:
     """What the model says of every text, in their order."""
     assert model.tokenizer is not None
     tokenizer = model.tokenizer
@@ -88,7 +167,7 @@ def score_clozes(model: Model, clozes: Sequence[Cloze], *, top: int = 5, depth: 
     return filled
 
 
-def _pieces(model: Model, text: str, answer: str) -> list[int]:
+def _pieces(model: Filler, text: str, answer: str) -> list[int]:
     """The ids of an answer where it stands behind a space, or not, as the gap does."""
     assert model.tokenizer is not None
     before = text.partition(model.tokenizer.mask_token or "")[0]

@@ -12,13 +12,13 @@ from litebert.errors import InputError
 from litebert.terminal import tell_typing
 
 if TYPE_CHECKING:
-    from litebert.infer.filling import Guess
-    from litebert.infer.model import Model
+    from litebert.fill import Guess
+    from litebert.model import Model
 
 SourceModel = Annotated[str, typer.Argument(help="A shipped name, or the folder of a pretrained model.")]
 Depth = Annotated[int | None, typer.Option(help="Use only so many layers.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-OnDevice = Annotated[str, typer.Option(help="cpu or cuda.")]
+OnDevice = Annotated[str, typer.Option(help="auto (a GPU where there is one), cpu or cuda.")]
 
 
 def fill(
@@ -32,7 +32,7 @@ def fill(
     ] = None,
     top: Annotated[int, typer.Option(help="How many guesses for each mask.")] = 5,
     depth: Depth = None,
-    device: OnDevice = "cpu",
+    device: OnDevice = "auto",
     as_json: AsJson = False,
 ) -> None:
     """The likeliest words for the masks in texts, or how often a model knows the words of a list."""
@@ -69,7 +69,7 @@ def order(
         Path | None, typer.Option(help="A file with two texts and a tab between them on each line.")
     ] = None,
     depth: Depth = None,
-    device: OnDevice = "cpu",
+    device: OnDevice = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Which of two neighbouring texts comes first, by the sentence-order head, and how sure it is."""
@@ -91,16 +91,9 @@ def order(
 
 
 def _load(model: str, device: str) -> "Model":
-    import warnings
+    from litebert.model import load
 
-    from litebert.infer.model import load
-    from litebert.train.device import usable_device
-
-    with warnings.catch_warnings(record=True) as notes:
-        loaded = load(model, usable_device(device))
-    for note in notes:
-        typer.echo(f"note: {note.message}", err=True)
-    return loaded
+    return load(model, device=device)
 
 
 def _lines(file: Path | None) -> list[str]:
@@ -133,7 +126,7 @@ def _said(guesses: "Sequence[Guess]") -> str:
 
 def _score(loaded: "Model", name: str, path: Path, top: int, depth: int | None, as_json: bool) -> None:
     """Score a list of texts with the words that fit."""
-    from litebert.infer.cloze import as_plain, read_clozes, score_clozes, shares
+    from litebert.fill import as_plain, read_clozes, score_clozes, shares
 
     filled = score_clozes(loaded, read_clozes(path), top=top, depth=depth)
     scores = shares(filled)

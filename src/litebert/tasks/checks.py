@@ -1,16 +1,24 @@
-"""A look at a task's data before training: what will make it learn badly or score too well, each in a sentence."""
+"""Checks of a task's data: what will make a model learn badly or score too well, each in a sentence.
 
+Before training the data is looked at; before scoring, rows are compared with fingerprints of some training rows that
+a model remembers.
+"""
+
+import hashlib
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from litebert.tasks.examples import Example, Item, Question, TaskData
+from litebert.tasks.kinds import KINDS
 from litebert.tasks.splits import text_key
 
 UNEVEN = 0.8  # a share of the rows above which one class makes accuracy say little
 FEW = 10  # fewer examples of a class than this are hard to learn from
 LONG_CHARACTERS = 100_000
 PIECES_PER_WORD = 1.3
+REMEMBERED = 64  # fingerprints: half of the rows known would show as about 32 of them
+FINGERPRINT = 8  # hexadecimal digits
 WORDS = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]|[^\W\d_]+|\d|[^\w\s]")
 
 
@@ -28,20 +36,32 @@ def look_at(data: TaskData, *, max_length: int = 512) -> list[str]:
 
 def num_characters(item: Item) -> int:
     """Characters of an item's text, of the longest option where there are some."""
-    if isinstance(item, Example):
-        return len(item.first) + len(item.second or "")
-    if isinstance(item, Question):
-        return len(item.passage) + len(item.question)
-    return len(item.passage) + len(item.question) + max(map(len, item.options))
+    return sum(map(len, item.texts[:2])) + max(map(len, item.texts[2:]), default=0)
 
 
 def estimated_pieces(item: Item) -> int:
-    """About how many tokens an item is: words and signs, with something for those that are cut into pieces."""
-    if isinstance(item, Example):
-        texts = [item.first, item.second or ""]
-    else:
-        texts = [item.passage, item.question]
-    return int(PIECES_PER_WORD * sum(len(WORDS.findall(text)) for text in texts)) + 3
+    """About how many tokens an item is, options left out: words and signs, with something for cut words."""
+    return int(PIECES_PER_WORD * sum(len(WORDS.findall(text)) for text in item.texts[:2])) + 3
+
+
+def fingerprint(item: Item) -> str:
+    """A short hash of what is read of an item, its answer left out."""
+    return hashlib.sha256("\x1f".join(item.texts).encode()).hexdigest()[:FINGERPRINT]
+
+
+def remember(items: Sequence[Item]) -> tuple[str, ...]:
+    """Fingerprints of some items, from the first to the last."""
+    step = max(1, len(items) // REMEMBERED)
+    return tuple(fingerprint(item) for item in items[::step][:REMEMBERED])
+
+
+def seen_warning(seen: Sequence[str], scored: Iterable[Item]) -> str | None:
+    """A sentence where some of the rows that are scored were trained on."""
+    found = set(seen) & {fingerprint(item) for item in scored}
+    if not found:
+        return None
+    share = f"{len(found)} of {len(set(seen))} training rows that the model remembers are"
+    return f"{share} among the rows scored here: it has seen such rows with their answers, so the figures flatter it"
 
 
 def _spellings(labels: Sequence[str]) -> list[str]:
@@ -54,12 +74,13 @@ def _spellings(labels: Sequence[str]) -> list[str]:
 
 def _balance(data: TaskData, dev: Sequence[Item]) -> list[str]:
     counts = _class_counts(data.train)
-    if data.kind not in ("classify", "multilabel") or not counts:
+    kind = KINDS[data.kind]
+    if not kind.has_classes or not counts:
         return []
     found = []
     names = [data.labels[index] for index, _ in counts.most_common()]
     first, most = counts.most_common(1)[0]
-    if data.kind == "classify" and most > UNEVEN * len(data.train):
+    if kind.single_label and most > UNEVEN * len(data.train):
         found.append(
             f"{most / len(data.train):.0%} of the training rows are '{data.labels[first]}': saying that of all "
             "is as accurate, so look at macro F1 or Matthews"
