@@ -92,7 +92,7 @@ def test_convert_there_and_back(tmp_path):
     assert made.returncode == 0 and "transformers" in made.stdout and "its weights are new" in made.stderr
     assert litebert("convert", str(tmp_path / "one"), str(tmp_path / "two"), "--to", "hf").returncode == 0
     again = litebert("convert", "albert-small", str(tmp_path / "two"))
-    assert again.returncode == 2 and "--overwrite" in again.stderr
+    assert again.returncode == 2 and "overwrite" in again.stderr
     first, second = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two"))
     assert first == second
     run = json.loads((tmp_path / "two" / "run.json").read_text())

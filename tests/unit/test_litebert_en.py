@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import litebert as package
-from litebert import shipped_models as shipped
+from litebert import shipped_models
 from litebert.fill import read_clozes, score_clozes, shares
 
-FOLDER = shipped.SHIPPED / "litebert-en"
+FOLDER = shipped_models.SHIPPED / "litebert-en"
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -20,8 +20,8 @@ def model():
 
 
 def test_it_is_there_whole_and_small():
-    assert "litebert-en" in shipped.shipped_names()
-    shipped.check_shipped(FOLDER)
+    assert "litebert-en" in shipped_models.shipped_names()
+    shipped_models.check_shipped(FOLDER)
     assert sum(path.stat().st_size for path in FOLDER.iterdir()) <= 25_000_000
 
 
@@ -50,7 +50,7 @@ def test_transformers_loads_it_and_computes_the_same(model):
 def test_gaps_are_filled_with_words_that_fit(model):
     verbs = {"went", "came", "walked", "returned", "hastened", "ran", "hurried", "drove", "rushed"}
     assert {guess.word for guess in model.fill("She [MASK] to the store.")} <= verbs
-    card = (FOLDER / shipped.CARD).read_text(encoding="utf-8")
+    card = (FOLDER / shipped_models.CARD).read_text(encoding="utf-8")
     filled = score_clozes(model, read_clozes(EXAMPLES / "cloze.jsonl"), top=5)
     for kind, share in shares(filled).items():
         row = f"| cloze.jsonl | {kind} | 12 | {share.items} | {100 * share.first:.1f} | {100 * share.top:.1f} |"

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 import litebert as package
-from litebert import shipped_models as shipped
+from litebert import shipped_models
 from litebert.checkpoints.folder import load_model, model_config, model_folder, save_model
 from litebert.errors import InputError
 from litebert.nn.config import family_config
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def small(tmp_path, monkeypatch, letter_tokenizer):
     """A small model of halved numbers, shipped as ``little-en`` in a folder that stands for the package's."""
-    monkeypatch.setattr(shipped, "SHIPPED", tmp_path / "models")
+    monkeypatch.setattr(shipped_models, "SHIPPED", tmp_path / "models")
     monkeypatch.chdir(tmp_path)
     tokenizer = letter_tokenizer("albert")
     sizes = {"vocab_size": tokenizer.vocab_size, "width": 16, "embedding_width": 8, "num_heads": 2, "num_layers": 2}
@@ -30,7 +30,7 @@ def small(tmp_path, monkeypatch, letter_tokenizer):
     folder = tmp_path / "models" / "little-en"
     save_model(folder, network.to(torch.bfloat16), tokenizer, verb="test")
     (folder / "README.md").write_text("# little-en\n\nSmall and new.\n")
-    shipped.write_checksums(folder)
+    shipped_models.write_checksums(folder)
     return folder
 
 

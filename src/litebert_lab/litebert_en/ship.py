@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from PIL import Image
 
-from litebert import shipped_models as shipped
+from litebert import shipped_models
 from litebert.checkpoints.folder import load_model, save_model
 
 MOST = 25_000_000  # bytes of a shipped folder
@@ -21,7 +21,7 @@ MOST = 25_000_000  # bytes of a shipped folder
 
 def ship(model: str, name: str, card: Path | None) -> Path:
     """Write the folder of a shipped model."""
-    folder = shipped.SHIPPED / name
+    folder = shipped_models.SHIPPED / name
     loaded = load_model(model, dtype=torch.bfloat16)
     save_model(folder, loaded.network, loaded.tokenizer, verb="convert", settings={"dtype": "bfloat16", "name": name})
     tokenizer = folder / "tokenizer.json"
@@ -29,7 +29,7 @@ def ship(model: str, name: str, card: Path | None) -> Path:
         content = json.loads(tokenizer.read_text(encoding="utf-8"))
         tokenizer.write_text(json.dumps(content, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
     if card is not None:
-        shutil.copyfile(card, folder / shipped.CARD)
+        shutil.copyfile(card, folder / shipped_models.CARD)
         for picture in card.parent.glob("*.png"):
             if f"({picture.name})" in card.read_text(encoding="utf-8"):
                 small = (
@@ -38,7 +38,7 @@ def ship(model: str, name: str, card: Path | None) -> Path:
                 small.save(folder / picture.name, optimize=True)
     for path in folder.iterdir():
         path.chmod(0o644)
-    shipped.write_checksums(folder)
+    shipped_models.write_checksums(folder)
     return folder
 
 

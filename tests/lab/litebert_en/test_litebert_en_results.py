@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 import litebert
-from litebert import shipped_models as shipped
+from litebert import shipped_models
 from litebert.checkpoints.folder import save_model
 from litebert.errors import InputError
 from litebert.nn.config import family_config
@@ -82,7 +82,7 @@ def test_what_is_done_is_gathered_without_running_anything(monkeypatch, tmp_path
 
 
 def test_shipped_is_half_as_large_checked_and_with_its_card(monkeypatch, tmp_path, model):
-    monkeypatch.setattr(shipped, "SHIPPED", tmp_path / "models")
+    monkeypatch.setattr(shipped_models, "SHIPPED", tmp_path / "models")
     Image.new("RGB", (20, 20), "white").save(tmp_path / "loss.png")
     (tmp_path / "CARD.md").write_text("# little\n\nA card.\n\n![Loss](loss.png)\n")
     folder = ship.ship(str(model), "little-en", tmp_path / "CARD.md")

@@ -36,7 +36,7 @@ def refusal(folder):
 def test_missing_files(folder, tmp_path):
     (tmp_path / "empty").mkdir()
     assert "not a model folder: it has no config.json" in refusal(tmp_path / "empty")
-    for name, said in (("store.json", "token store"), ("vocab.txt", "tokenizer"), ("checkpoints/x", "--resume")):
+    for name, said in (("store.json", "token store"), ("vocab.txt", "tokenizer"), ("checkpoints/x", "resume it")):
         path = tmp_path / said / name
         path.parent.mkdir(parents=True)
         path.touch()
