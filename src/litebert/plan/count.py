@@ -37,13 +37,13 @@ from litebert.nn.layout import Layout
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig, pretraining_network
 from litebert.plan.devices import DTYPES, Kind
 from litebert.plan.step import (
-    Classification,
     StepSettings,
     build_network,
     build_stepper,
     cycle_of_lengths,
     random_batch,
 )
+from litebert.pretrain.objective import Pretraining
 from litebert.pretrain.vocabulary_loss import IN_CACHE
 
 Part = Literal["weights", "gradients", "optimiser", "half_weights", "activations", "scores", "temporary"]
@@ -242,8 +242,7 @@ def _train(
 ) -> list[Tensor]:
     """Take a step; gives the optimiser's state."""
     eager = replace(settings, compiled=False, checkpointing=False, logit_chunk=settings.chunk)
-    cpu = torch.device("cpu")
-    stepper, stage = build_stepper(network, eager, cpu, longest=settings.length, tokens=batch.num_tokens)
+    stepper, stage = build_stepper(network, eager, torch.device("cpu"), batch.num_tokens)
     # Set here because a stepper with checkpointing on a CPU changes how this process frees memory.
     network.encoder.checkpointing = settings.checkpointing
     stepper.scaler = torch.amp.GradScaler("cpu", enabled=False)  # it looks at the gradients, which have no values
@@ -265,7 +264,7 @@ def _infer(
     for parameter in network.parameters():
         recorder.add(parameter, "weights")
     with device, recorder, torch.no_grad():
-        tensors = Classification(settings.length).tensors(batch, torch.device("cpu"))
+        tensors = Pretraining(settings.length).tensors(batch, torch.device("cpu"))
         layout = Layout(tensors["starts"], tensors["positions"], settings.length)
         network.pooled(network.encoder(tensors["ids"], layout, tensors["segments"]), layout)
     return []

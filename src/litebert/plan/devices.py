@@ -104,7 +104,7 @@ def find_device(name: str, precision: Precision | None) -> Device:
             bandwidth=CORE_BANDWIDTH * cores,
             figures="this machine's memory and cores; the rates of a core were measured on another (AVX-512)",
         )
-    if name in ("auto", "here"):  # "here": the name until version 0.9
+    if name in ("auto", "here"):  # "here": its older name
         return _this_machine(precision)
     raise InputError(f"there is no device '{name}'{nearest(name, DEVICE_NAMES)}")
 

@@ -12,7 +12,8 @@ from litebert.nn.config import EncoderConfig
 from litebert.plan.arithmetic import PURPOSES, Purpose
 from litebert.plan.count import Memory, Parameters, count_parameters, record_step
 from litebert.plan.devices import Device, find_device
-from litebert.plan.step import OPTIMISERS, PRECISIONS, Measured, MeasureRequest, StepSettings, measure
+from litebert.plan.step import OPTIMISERS, PRECISIONS, Measured, StepSettings
+from litebert.plan.step import measure as take_measured_steps
 
 PAPER_TOKENS = 125_000 * 4096 * 512  # the full recipe of the ALBERT paper (section 4.1)
 USUAL_TOKENS = {"cuda": 16384, "cpu": 4096}
@@ -157,7 +158,9 @@ def plan_for(model: str, config: EncoderConfig, request: PlanRequest) -> Plan:
     memory = {purpose: record.memory(request.tokens) for purpose, record in records.items()}
     usable = request.device.usable_bytes
     flops = {purpose: record.flops_per_token for purpose, record in records.items()}
-    measured = _measured(config, request) if request.measure_steps else None
+    measured = None
+    if request.measure_steps:
+        measured = take_measured_steps(config, request.step, request.tokens, request.measure_steps)
     speed = _speed(config, request, flops[request.step.purpose], measured)
     return Plan(
         model=model,
@@ -183,12 +186,6 @@ def _length(model: str, config: EncoderConfig, tokens: int, length: int | None) 
             f"tokens is {tokens}, less than one sequence of {length}; give {length} or more, or a shorter length"
         )
     return length
-
-
-def _measured(config: EncoderConfig, request: PlanRequest) -> Measured:
-    return measure(
-        MeasureRequest(encoder=config, settings=request.step, tokens=request.tokens, steps=request.measure_steps)
-    )
 
 
 def _speed(config: EncoderConfig, request: PlanRequest, flops: float, measured: Measured | None) -> Speed:

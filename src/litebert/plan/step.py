@@ -23,11 +23,11 @@ from litebert.corpus.batches import Batch
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
 from litebert.nn.layout import Layout
-from litebert.nn.network import HeadsConfig, Network, NetworkConfig, pretraining_network
+from litebert.nn.network import PRETRAINING_HEADS, HeadName, Network, pretraining_network
 from litebert.plan.arithmetic import MASKED_SHARE, Purpose
 from litebert.plan.devices import Kind
 from litebert.pretrain.elastic import WEIGHTS, Elastic, shallower_depths
-from litebert.pretrain.objective import LOGIT_CHUNK, Pretraining, on_device, part_sums
+from litebert.pretrain.objective import LOGIT_CHUNK, Pretraining, order_sums
 from litebert.process_memory import peak_resident_bytes
 from litebert.train.objective import Objective, Part, Stage
 from litebert.train.optimiser_settings import OptimiserSettings
@@ -126,42 +126,20 @@ def random_batch(config: EncoderConfig, lengths: Sequence[int], masked: int) -> 
     )
 
 
-class Classification:
-    """Fine-tuning, for the purposes of a plan: two labels a sequence; other kinds of task cost about the same."""
+class Classification(Pretraining):
+    """Fine-tuning as a plan counts it: two labels a sequence, which is what the order head alone is."""
 
-    def __init__(self, longest: int) -> None:
-        self.longest = longest
-
-    def counts(self, batch: Batch) -> dict[str, int]:
-        return {"classify": batch.num_sequences}
-
-    def tensors(self, batch: Batch, device: torch.device) -> dict[str, Tensor]:
-        arrays = {
-            "ids": batch.ids,
-            "segments": batch.segments,
-            "positions": batch.positions,
-            "labels": batch.order_labels,
-        }
-        tensors = {name: on_device(torch.from_numpy(array), device).long() for name, array in arrays.items()}
-        return {**tensors, "starts": on_device(torch.from_numpy(batch.starts), device)}
-
-    def parts(self, network: Network, tensors: Mapping[str, Tensor]) -> dict[str, Part]:
-        layout = Layout(tensors["starts"], tensors["positions"], self.longest)
-        pooled = network.pooled(network.encoder(tensors["ids"], layout, tensors["segments"]), layout)
-        return {"classify": part_sums(network.heads["classify"](pooled).float(), tensors["labels"])}
+    def heads(self, network: Network, states: Tensor, layout: Layout, tensors: Mapping[str, Tensor]) -> dict[str, Part]:
+        return {"order": order_sums(network, states, layout, tensors["order_labels"], even=False)}
 
 
 def build_network(config: EncoderConfig, settings: StepSettings) -> Network:
     """A new network with the heads that the purpose needs."""
-    if settings.purpose == "pretrain":
-        return pretraining_network(config)
-    heads = HeadsConfig(names=("classify",)) if settings.trains else HeadsConfig()
-    return Network(NetworkConfig(encoder=config, heads=heads))
+    heads: dict[Purpose, tuple[HeadName, ...]] = {"infer": (), "finetune": ("order",), "pretrain": PRETRAINING_HEADS}
+    return pretraining_network(config, heads[settings.purpose])
 
 
-def build_stepper(
-    network: Network, settings: StepSettings, device: torch.device, *, longest: int, tokens: int
-) -> tuple[Stepper, Stage]:
+def build_stepper(network: Network, settings: StepSettings, device: torch.device, tokens: int) -> tuple[Stepper, Stage]:
     """What takes steps of training, and the stage that it takes them of."""
     half_residual = settings.purpose == "pretrain" if settings.half_residual is None else settings.half_residual
     train = TrainSettings(
@@ -176,27 +154,17 @@ def build_stepper(
         compiled=settings.compiled,
         checkpointing=settings.checkpointing,
     )
-    stage = Stage("plan", 0.0, cast(Any, None), _objective(network.config.encoder, settings, longest), weights=WEIGHTS)
+    stage = Stage("plan", 0.0, cast(Any, None), _objective(network.config.encoder, settings), weights=WEIGHTS)
     return Stepper(network, [stage], train, Ranks(0, 1, device, None), lambda _: None), stage
 
 
-def _objective(config: EncoderConfig, settings: StepSettings, longest: int) -> Objective:
+def _objective(config: EncoderConfig, settings: StepSettings) -> Objective:
     if settings.purpose == "finetune":
-        return Classification(longest)
+        return Classification(settings.length)
     depth = config.num_layers
-    deepest = Pretraining(longest, settings.chunk, depth)
+    deepest = Pretraining(settings.length, settings.chunk, depth)
     shallower = shallower_depths(depth, depth) if settings.elastic else ()
     return Elastic(deepest, shallower, seed=0) if shallower else deepest
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeasureRequest:
-    """Which steps to take."""
-
-    encoder: EncoderConfig
-    settings: StepSettings
-    tokens: int
-    steps: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,11 +179,11 @@ class Measured:
     device: str
 
 
-def measure(request: MeasureRequest) -> Measured:
-    """Take the steps in a fresh process."""
-    plain = json.dumps(dataclasses.asdict(request))
+def measure(config: EncoderConfig, settings: StepSettings, tokens: int, steps: int) -> Measured:
+    """Take so many steps on so many tokens each, after a warm-up, in a fresh process."""
+    request = [dataclasses.asdict(config), dataclasses.asdict(settings), tokens, steps]
     command = [sys.executable, "-m", "litebert.plan.step"]
-    done = subprocess.run(command, input=plain, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, check=False)
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:] or [f"it was stopped (exit code {done.returncode})"]
         hint = "; try fewer tokens" if done.returncode < 0 or "memory" in last[0].lower() else ""
@@ -223,40 +191,37 @@ def measure(request: MeasureRequest) -> Measured:
     return Measured(**json.loads(done.stdout.strip().splitlines()[-1]))
 
 
-def take_steps(request: MeasureRequest) -> Measured:
-    """Take the steps in this process."""
-    settings, device = request.settings, torch.device(request.settings.kind)
+def take_steps(config: EncoderConfig, settings: StepSettings, tokens: int, steps: int) -> Measured:
+    """The same in this process."""
+    device = torch.device(settings.kind)
     on_cuda = device.type == "cuda"
     before = 0 if on_cuda else peak_resident_bytes()
     torch.manual_seed(0)
-    lengths = lengths_for(request.tokens, settings.length, settings.mixed)
-    batch = random_batch(request.encoder, lengths, max(1, round(settings.mask_rate * request.tokens)))
-    network = build_network(request.encoder, settings).to(device)
-    stepper, stage = build_stepper(network, settings, device, longest=batch.longest, tokens=request.tokens)
+    lengths = lengths_for(tokens, settings.length, settings.mixed)
+    batch = random_batch(config, lengths, max(1, round(settings.mask_rate * tokens)))
+    network = build_network(config, settings).to(device)
+    stepper, stage = build_stepper(network, settings, device, tokens)
     for number in range(WARM_UP_STEPS[device.type]):
         stepper.step(number, stage, [batch], 1.0)
     stepper.wait()
     if on_cuda:
         torch.cuda.reset_peak_memory_stats()  # compiling tries things out; training does not
     start = time.perf_counter()
-    for number in range(request.steps):
+    for number in range(steps):
         done = stepper.step(number, stage, [batch], 1.0)
     stepper.wait()
-    seconds = (time.perf_counter() - start) / request.steps
+    seconds = (time.perf_counter() - start) / steps
     return Measured(
         memory_bytes=torch.cuda.max_memory_allocated() if on_cuda else peak_resident_bytes(),
         runtime_bytes=before,
         seconds_per_step=seconds,
-        tokens_per_second=request.tokens / seconds,
+        tokens_per_second=tokens / seconds,
         loss=sum(float(sums[0]) / done.counts[name] for name, sums in done.sums.items()),
         device=torch.cuda.get_device_name() if on_cuda else f"CPU, {torch.get_num_threads()} threads",
     )
 
 
-def _read_request(plain: Mapping[str, Any]) -> MeasureRequest:
-    encoder = build(EncoderConfig, plain["encoder"])
-    return MeasureRequest(**{**plain, "encoder": encoder, "settings": StepSettings(**plain["settings"])})
-
-
 if __name__ == "__main__":
-    print(json.dumps(dataclasses.asdict(take_steps(_read_request(json.load(sys.stdin))))))
+    plain_config, plain_settings, *numbers = json.load(sys.stdin)
+    measured = take_steps(build(EncoderConfig, plain_config), StepSettings(**plain_settings), *numbers)
+    print(json.dumps(dataclasses.asdict(measured)))

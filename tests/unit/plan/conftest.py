@@ -8,7 +8,7 @@ from litebert.nn.attention import has_flash
 from litebert.nn.config import preset_config
 from litebert.plan.count import Memory, record_step
 from litebert.plan.devices import Kind
-from litebert.plan.step import MeasureRequest, StepSettings, measure
+from litebert.plan.step import StepSettings, measure
 from litebert.train.settings import Precision
 
 Compare = Callable[..., float]
@@ -71,8 +71,7 @@ def _compare(
         half_residual=narrow,
     )
     config = preset_config(name)
-    steps = 1 if kind == "cpu" else 5
-    measured = measure(MeasureRequest(encoder=config, settings=settings, tokens=tokens, steps=steps))
+    measured = measure(config, settings, tokens, steps=1 if kind == "cpu" else 5)
     predicted = record_step(config, settings).memory(tokens)
     ratio = predicted.total / measured.memory_bytes
     print(
