@@ -45,11 +45,7 @@ class Grid:
     way: Way
 
 
-def compare(
-    settings: FinetuneSettings,
-    tasks: Sequence[tuple[TaskData, FinetuneSettings]],
-    grid: Grid,
-) -> Comparison:
+def compare(settings: FinetuneSettings, tasks: Sequence[tuple[TaskData, FinetuneSettings]], grid: Grid) -> Comparison:
     """Measure everything that is not known yet. Every task comes with settings whose recipe is for it."""
     if not settings.resume or settings.out.is_file():  # with resume, a comparison may also begin
         check_folder(settings.out, settings.resume)
