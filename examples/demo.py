@@ -40,7 +40,7 @@ def main() -> None:
         "litebert plan albert-base --device h200 --budget 2h  what two hours of a rented GPU buy",
         "litebert convert FOLDER OUT                        a Hugging Face checkpoint in, safetensors out",
         "litebert layers demo/found --text FILE             what each layer does to a text",
-        "litebert bench forward --no-compile                tokens per second next to transformers",
+        "litebert-lab bench forward --no-compile            tokens per second next to transformers",
         "docs/finetune.md                                   your own data",
         "docs/pretrain.md                                   from your own text to a model in five commands",
         "docs/tour.md                                       the five-minute read",

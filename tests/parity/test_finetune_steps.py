@@ -10,7 +10,8 @@ import toy_tasks as toy
 from litebert.tasks.finetuning import finetune, prepare
 from litebert.tasks.predicting import load_predictor
 from litebert.tasks.starting import start_network, task_heads
-from litebert_lab.bench.trainer import has_trainer, their_model, their_rows, their_scores, train_theirs
+from litebert_lab.bench.theirs import their_model
+from litebert_lab.bench.trainer import CLASS, their_rows, their_scores, train_theirs
 
 
 @pytest.mark.parametrize("family", ["bert", "albert"])
@@ -23,7 +24,7 @@ def test_twenty_steps_give_the_same_model(kind, family, tmp_path):
     settings = replace(toy.settings(model, tmp_path / "run"), recipe=recipe)
     prepared = prepare(settings, data)
     network, _ = start_network(prepared.source.network, task_heads(data, answerable=False), prepared.recipe, 0)
-    theirs = their_model(network, prepared.tokenizer)
+    theirs = their_model(network, CLASS, prepared.tokenizer)
     begun = their_scores(theirs, prepared.dev[0].inputs, device="cpu", pad_id=0)
     rows = their_rows(prepared.inputs, prepared.targets)
     train_theirs(theirs, rows, prepared.recipe, device="cpu", seed=0, pad_id=0, plain=True)
@@ -34,7 +35,6 @@ def test_twenty_steps_give_the_same_model(kind, family, tmp_path):
     assert np.abs(found - wanted).max() < 1e-4 * np.abs(wanted - begun).max()
 
 
-@pytest.mark.skipif(not has_trainer(), reason="transformers' Trainer needs accelerate")
 def test_their_trainer_and_the_plain_loop_use_the_same_settings(tmp_path):
     """One batch an epoch, so that order does not matter: the Trainer takes the steps of the loop."""
     data = toy.task("classify", 32)
@@ -44,7 +44,7 @@ def test_their_trainer_and_the_plain_loop_use_the_same_settings(tmp_path):
     network, _ = start_network(prepared.source.network, task_heads(data, answerable=False), prepared.recipe, 0)
     found = []
     for plain in (True, False):
-        theirs = their_model(network, prepared.tokenizer)
+        theirs = their_model(network, CLASS, prepared.tokenizer)
         rows = their_rows(prepared.inputs, prepared.targets)
         train_theirs(theirs, rows, prepared.recipe, device="cpu", seed=0, pad_id=0, plain=plain)
         found.append(their_scores(theirs, prepared.dev[0].inputs, device="cpu", pad_id=0))

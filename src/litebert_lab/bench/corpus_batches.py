@@ -17,7 +17,6 @@ import numpy as np
 from litebert.corpus.batches import Batches, BatchSettings
 from litebert.corpus.look import originals
 from litebert.corpus.store import Store
-from litebert.errors import InputError
 
 TARGET = 5.0
 MOST_TOKENS = 2_000_000
@@ -131,10 +130,8 @@ def _rows(ids: np.ndarray[Any, np.dtype[np.int32]], starts: np.ndarray[Any, np.d
 
 def _collator(store: Store) -> Callable[[list[dict[str, Any]]], object]:
     """The library's collator with its plain token masking, over the store's own tokenizer."""
-    try:
-        from transformers import DataCollatorForLanguageModeling, PreTrainedTokenizerFast
-    except ImportError:
-        raise InputError("this comparison needs transformers; run pip install transformers") from None
+    from transformers import DataCollatorForLanguageModeling, PreTrainedTokenizerFast
+
     from litebert.text.tokenizer_files import read_tokenizer
 
     ids = store.special_ids

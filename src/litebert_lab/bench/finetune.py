@@ -6,7 +6,7 @@ input pipeline, optimiser and all. On a machine that others use, too, the two ta
 
 import copy
 import gc
-import sys
+import logging
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -31,13 +31,13 @@ from litebert.train.parallel import Ranks
 from litebert.train.persistence import Saver
 from litebert.train.precision import default_precision
 from litebert.train.settings import Bound, TrainSettings
+from litebert_lab.bench.theirs import their_model
 from litebert_lab.bench.trainer import (
+    CLASS,
     Moment,
     Timed,
-    has_trainer,
     now,
     since,
-    their_model,
     their_rows,
     their_scores,
     train_theirs,
@@ -49,6 +49,8 @@ THEIR_WARM = {"cpu": 2, "cuda": 50}
 TURNS = {"cpu": 3, "cuda": 2}
 BATCHES = (32, 128)
 MOST_ROWS = 20_000  # of the task's own lengths
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,6 @@ def bench_finetune(
     batches: Sequence[int] = BATCHES,
     steps: int = 0,
     turns: int = 0,
-    say: Callable[[str], None] = lambda _: None,
 ) -> Report:
     """Time both on one task at every batch."""
     if device not in STEPS or (device == "cuda" and not torch.cuda.is_available()):
@@ -119,13 +120,13 @@ def bench_finetune(
     recipe = FinetuneRecipe(rate=2e-5, steps=timed + warm, length=128, warmup=0.1)
     prepared = prepare(FinetuneSettings(model=model, out=Path("unused"), recipe=recipe), read)
     network, _ = start_network(prepared.source.network, task_heads(read, answerable=False), prepared.recipe, 0)
-    theirs = their_model(network, prepared.tokenizer)
+    theirs = their_model(network, CLASS, prepared.tokenizer)
     worst = _difference(network, theirs, prepared)
     rows: list[Row] = []
     padding = 0.0
     for batch in batches:
         work = _Work(prepared, network, theirs, device, batch, timed, warm)
-        best = work.best_of(turns or TURNS[device], say)
+        best = work.best_of(turns or TURNS[device])
         base = best[0]
         padding = 1 - base.tokens / max(base.padded, 1)
         rows += [_row(found, base, batch, work.mean_tokens()) for found in best]
@@ -156,17 +157,15 @@ class _Work:
     def mean_tokens(self) -> float:
         return float(self.prepared.inputs.lengths.mean()) * self.batch
 
-    def best_of(self, turns: int, say: Callable[[str], None]) -> list[Timed]:
+    def best_of(self, turns: int) -> list[Timed]:
         """The best turn of each engine, theirs first."""
-        engines: list[Callable[[], Timed]] = [lambda: self._theirs(False)] if has_trainer() else []
-        engines.append(lambda: self._theirs(True))
-        engines.append(self._ours)
+        engines: list[Callable[[], Timed]] = [lambda: self._theirs(False), lambda: self._theirs(True), self._ours]
         best: dict[str, Timed] = {}
         for _ in range(turns):
             for engine in engines:
                 gc.collect()
                 found = engine()
-                say(f"batch {self.batch}: {found.engine} {found.steps / found.seconds:.2f} steps/s")
+                log.info(f"batch {self.batch}: {found.engine} {found.steps / found.seconds:.2f} steps/s")
                 if found.engine not in best or found.seconds < best[found.engine].seconds:
                     best[found.engine] = found
         return list(best.values())
@@ -218,7 +217,7 @@ class _Work:
                 Ranks(0, 1, where, None),
                 saver=Saver(Path(folder), 1, {}),
                 watch=None,
-                say=lambda sentence: print(sentence, file=sys.stderr),
+                say=log.info,
             )
             # Told of a step when its loss has been read, so everything up to it is done.
             loop.observe = lambda step, _: marks.update({step: now(self.device)})

@@ -5,10 +5,11 @@ and seeds can run apart, in processes of their own: what is done is kept in a fo
 """
 
 import json
+import logging
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -24,12 +25,14 @@ from litebert.tasks.recipes import FinetuneRecipe
 from litebert.tasks.score import compute_metrics
 from litebert.tasks.sources import read_task
 from litebert.tasks.starting import start_network, task_heads
-from litebert_lab.bench.trainer import has_trainer, their_model, their_rows, their_scores, train_theirs
+from litebert_lab.bench.theirs import their_model
+from litebert_lab.bench.trainer import CLASS, their_rows, their_scores, train_theirs
 
 TASKS = ("mrpc", "rte", "cola", "stsb")
 SideName = Literal["ours", "theirs"]
 SIDES: tuple[SideName, ...] = ("ours", "theirs")
-Say = Callable[[str], None]
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +105,6 @@ def bench_quality(
     sides: Sequence[SideName] = SIDES,
     seeds: Sequence[int] = range(5),
     results: Path | None = None,
-    say: Say = lambda _: None,
 ) -> list[Quality]:
     """Fine-tune with every seed on every task, but for what is done in ``results``; gives the tasks that are whole."""
     if not seeds:
@@ -115,7 +117,7 @@ def bench_quality(
             with tempfile.TemporaryDirectory() as folder:
                 work = _Work.of(settings, task, data, Path(folder))
                 for side, seed in missing:
-                    made = work.run(side, seed, say)
+                    made = work.run(side, seed)
                     _keep(made, results)
                     done[side, seed] = made
         ours, theirs = (tuple(one for seed in seeds if (one := done[side, seed])) for side in SIDES)
@@ -165,11 +167,11 @@ class _Work:
         )
         return cls(settings, prepare(asked, read), asked)
 
-    def run(self, side: SideName, seed: int, say: Say) -> Scored:
+    def run(self, side: SideName, seed: int) -> Scored:
         """One seed of one side."""
         data = self.prepared.data
-        score, seconds = self._ours(seed, say) if side == "ours" else self._theirs(seed)
-        say(f"{data.name} {side}, seed {seed}: {data.metrics[0]} {score:.4f} in {seconds:.1f} seconds")
+        score, seconds = self._ours(seed) if side == "ours" else self._theirs(seed)
+        log.info(f"{data.name} {side}, seed {seed}: {data.metrics[0]} {score:.4f} in {seconds:.1f} seconds")
         return Scored(
             settings=self.settings,
             task=data.name,
@@ -178,13 +180,13 @@ class _Work:
             seed=seed,
             score=score,
             seconds=seconds,
-            engine="litebert" if side == "ours" else "Trainer" if has_trainer() else "a plain loop",
+            engine="litebert" if side == "ours" else "Trainer",
         )
 
-    def _ours(self, seed: int, say: Say) -> tuple[float, float]:
+    def _ours(self, seed: int) -> tuple[float, float]:
         asked = replace(self.asked, out=self.asked.out / f"seed-{seed}", seed=seed)
         begun = time.monotonic()
-        result = finetune(asked, self.prepared.data, say, self.prepared)
+        result = finetune(asked, self.prepared.data, log.info, self.prepared)
         return result.score, time.monotonic() - begun
 
     def _theirs(self, seed: int) -> tuple[float, float]:
@@ -192,7 +194,7 @@ class _Work:
         prepared, device = self.prepared, self.settings.device
         data, pad = prepared.data, prepared.tokenizer.pad_id or 0
         network, _ = start_network(prepared.source.network, task_heads(data, answerable=False), prepared.recipe, seed)
-        model = their_model(network, prepared.tokenizer)
+        model = their_model(network, CLASS, prepared.tokenizer)
         rows = their_rows(prepared.inputs, prepared.targets)
         begun = time.monotonic()
         train_theirs(model, rows, prepared.recipe, device=device, seed=seed, pad_id=pad)

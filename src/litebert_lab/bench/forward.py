@@ -4,6 +4,7 @@ Theirs pads each batch to its longest text, as a user's code would; ours packs. 
 once more with the texts sorted by length, which is the best that padding can do.
 """
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from litebert.tasks.batches import token_batches
 from litebert_lab.bench.theirs import their_model
 
 TOKENS_PER_BATCH = {"cpu": 4096, "cuda": 32768}
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,6 @@ def bench_forward(
     device: str = "cpu",
     compiled: bool = True,
     repeats: int = 3,
-    say: Callable[[str], None] = lambda _: None,
 ) -> Report:
     """Time both libraries on real ``texts`` (or random ids of mixed length) and compare what they compute."""
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
@@ -84,7 +86,7 @@ def bench_forward(
         )
     tokens, rows = sum(map(len, ids)), []
     for name, run in engines:
-        say(name)
+        log.info(f"timing {name} ...")
         seconds, vectors = _best_time(run, repeats, device)
         difference = (vectors.float() - expected).abs().max().item()
         rows.append(Row(name, tokens / seconds, len(ids) / seconds, difference))

@@ -5,10 +5,14 @@ fill the step at full length; gradients add up over the step. Only real tokens c
 engine that is not ready in time is said to be so and left behind.
 """
 
+import contextlib
 import copy
 import gc
+import logging
+import signal
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, cast
@@ -30,9 +34,7 @@ from litebert.train.optimiser_settings import OPTIMISERS, OptimiserSettings
 from litebert.train.settings import Precision
 from litebert_lab.bench.made_up import full_batches, mixed_batches
 from litebert_lab.bench.ours import OurPretraining
-from litebert_lab.bench.pretrain_report import Case, Report, Row
 from litebert_lab.bench.theirs import Step, TheirPretraining, padded_chunks, their_model
-from litebert_lab.bench.time_limit import TooLong, at_most
 
 USUAL_MODEL = {"cpu": "albert-small", "cuda": "albert-base-v2"}
 USUAL_TOKENS = {"cpu": 4096, "cuda": 65_536}
@@ -43,6 +45,75 @@ LIMIT = {"cpu": 600.0, "cuda": 75.0}  # seconds for one engine on one text, comp
 LIMIT_OF_ALL = {"cpu": 3600.0, "cuda": 240.0}
 OPTIMISER = OptimiserSettings(name="adamw", rate=1e-4)
 CLIP = 1.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One engine on one kind of text."""
+
+    engine: str
+    tokens_per_second: float = 0.0
+    ratio: float = 0.0  # to transformers eager
+    mfu: float = 0.0
+    peak_bytes: int | None = None  # of the allocator, on a GPU
+    first_loss: float = float("nan")
+    ready_seconds: float = 0.0  # until the first step was done, compiling included
+    problem: str = ""  # why there are no figures
+
+    def short(self) -> str:
+        """The row in a few words, to be said as soon as it is there."""
+        if self.problem:
+            return self.problem
+        memory = "" if self.peak_bytes is None else f", {self.peak_bytes / 2**30:.1f} GiB"
+        return f"{self.tokens_per_second:,.0f} tokens/s, {self.ratio:.2f} times, {self.mfu:.1%} of the peak{memory}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """All engines on the same batches."""
+
+    text: str
+    mean_length: float
+    padding: float  # of the tokens that transformers computes, those that are padding
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was measured."""
+
+    model: str
+    device: str
+    precision: str
+    tokens: int
+    length: int
+    product_flops: float
+    cases: tuple[Case, ...]
+
+
+def table(report: Report) -> str:
+    """The figures as lines of text."""
+    head = (
+        f"{report.model} on {report.device} in {report.precision}: steps of {report.tokens:,} tokens, inputs of at "
+        f"most {report.length}; a large matrix product runs at {report.product_flops / 1e12:.3g} TFLOP/s"
+    )
+    return "\n".join([head, *(line for case in report.cases for line in _lines(case))])
+
+
+def _lines(case: Case) -> Iterator[str]:
+    yield f"\n{case.text}: {case.mean_length:.0f} tokens in the mean, theirs {case.padding:.0%} padding"
+    yield f"{'engine':24} {'tokens/s':>10} {'ratio':>6} {'MFU':>6} {'memory':>9} {'first loss':>10} {'ready in':>9}"
+    for row in case.rows:
+        if row.problem:
+            yield f"{row.engine:24} {row.problem}"
+            continue
+        memory = "-" if row.peak_bytes is None else f"{row.peak_bytes / 2**30:.1f} GiB"
+        yield (
+            f"{row.engine:24} {row.tokens_per_second:10,.0f} {row.ratio:6.2f} {row.mfu:6.1%} {memory:>9} "
+            f"{row.first_loss:10.5f} {row.ready_seconds:7.1f} s"
+        )
 
 
 @dataclass(frozen=True)
@@ -60,7 +131,7 @@ class Setting:
     optimiser: OptimiserSettings = OPTIMISER
 
 
-def bench_pretrain(setting: Setting, limit: float | None = None, say: Callable[[str], None] = lambda _: None) -> Report:
+def bench_pretrain(setting: Setting, limit: float | None = None) -> Report:
     """Time both libraries on inputs of full length, on those of a store if there is one, and on mixed ones."""
     if setting.optimiser != OPTIMISER:
         raise InputError("next to transformers both have AdamW; --optimiser is for --profile")
@@ -68,10 +139,10 @@ def bench_pretrain(setting: Setting, limit: float | None = None, say: Callable[[
     network, device = pretraining_network(setting.config), setting.device
     theirs = their_model(network, "AutoModelForPreTraining")
     peak = product_rate(device, setting.precision)
-    say(f"a large matrix product runs at {peak / 1e12:.3g} TFLOP/s")
+    log.info(f"a large matrix product runs at {peak / 1e12:.3g} TFLOP/s")
     rows_at_once, limit = setting.tokens // setting.length, limit or LIMIT[device.type]
     work = _Work(network, theirs, setting.texts, device, setting.precision, setting.length, rows_at_once, peak, limit)
-    cases = work.cases(setting.compiled, say)
+    cases = work.cases(setting.compiled)
     return Report(setting.source, device.type, setting.precision, setting.tokens, setting.length, peak, cases)
 
 
@@ -156,7 +227,7 @@ class _Work:
     peak: float
     limit: float
 
-    def cases(self, compiled: bool, say: Callable[[str], None]) -> tuple[Case, ...]:
+    def cases(self, compiled: bool) -> tuple[Case, ...]:
         engines: dict[str, Callable[[], _Engine]] = {
             "transformers": lambda: self._theirs(False),
             "litebert": lambda: self._ours(False),
@@ -170,11 +241,11 @@ class _Work:
             _forget(self.device)
             engine = make()
             for text, batches in self.texts.items():
-                say(f"timing {name} on {text} ...")
+                log.info(f"timing {name} on {text} ...")
                 eager = rows[text][0].tokens_per_second if rows[text] else None
                 done = self._row(name, engine, batches, eager, min(self.limit, until - time.monotonic()))
                 rows[text].append(done)
-                say(f"  {done.short()}")
+                log.info(f"  {done.short()}")
             del engine
         return tuple(self._case(text, found) for text, found in rows.items())
 
@@ -237,3 +308,26 @@ def _forget(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
+
+
+class TooLong(BaseException):
+    """Not an Exception, which a compiler might take for its own."""
+
+
+@contextlib.contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Break off what takes longer (where a signal can reach it: in the main thread)."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(_number: int, _frame: object) -> None:
+        raise TooLong
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,6 +1,7 @@
 """Where the time of our own pretraining step goes: its kernels (on a CPU its operators), by what they are for."""
 
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -26,6 +27,8 @@ KINDS = (
 )
 MOST = 12  # kernels that are named
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class Kernel:
@@ -49,18 +52,18 @@ class Profile:
     kernels: tuple[Kernel, ...]  # those that take longest
 
 
-def profile_pretrain(setting: Setting, say: Callable[[str], None] = lambda _: None) -> list[Profile]:
+def profile_pretrain(setting: Setting) -> list[Profile]:
     """Our step on every kind of text, timed and then profiled."""
     torch.manual_seed(0)
     network = pretraining_network(setting.config)
     peak = product_rate(setting.device, setting.precision)
-    say(f"a large matrix product runs at {peak / 1e12:.3g} TFLOP/s")
+    log.info(f"a large matrix product runs at {peak / 1e12:.3g} TFLOP/s")
     engine = OurPretraining(
         network, setting.device, setting.precision, setting.compiled, setting.optimiser, setting.length
     )
     found = []
     for text, batches in setting.texts.items():
-        say(f"taking steps on {text} ...")
+        log.info(f"taking steps on {text} ...")
         step = engine.step_on(batches, CLIP)
         seconds, peak_bytes = time_steps(step, len(batches), setting.device)
         kernels = sorted(_kernels(step, len(batches), setting.device), key=lambda kernel: -kernel.milliseconds)

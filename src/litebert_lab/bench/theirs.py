@@ -16,6 +16,7 @@ from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
 from litebert.nn.network import Network
 from litebert.pretrain.vocabulary_loss import IGNORED
+from litebert.text.tokenizer import Tokenizer
 from litebert.train import precision
 from litebert.train.optimiser_settings import OptimiserSettings
 from litebert.train.settings import Precision
@@ -32,17 +33,17 @@ def transformers() -> ModuleType:
     try:
         import transformers as library
     except ImportError:
-        raise InputError("this compares with transformers; install it: pip install 'litebert[dev]'") from None
+        raise InputError("this compares with transformers; install it: pip install 'litebert[lab]'") from None
     library.utils.logging.disable_progress_bar()
     library.utils.logging.set_verbosity_error()
     return library
 
 
-def their_model(network: Network, kind: str) -> nn.Module:
+def their_model(network: Network, kind: str, tokenizer: Tokenizer | None = None) -> nn.Module:
     """The same weights in their class: ``AutoModel``, ``AutoModelForPreTraining``."""
     library = transformers()
     with tempfile.TemporaryDirectory() as folder:
-        save_model(folder + "/model", network, None, verb="bench", written_out=True)
+        save_model(folder + "/model", network, tokenizer, verb="bench", written_out=True)
         model: nn.Module = getattr(library, kind).from_pretrained(folder + "/model")
         return model
 
@@ -77,7 +78,7 @@ class TheirPretraining:
             # Told at once that shapes change, it compiles once for all of them instead of once for each of the first.
             run = self._compiled(len(shapes) > 1)
         rate, betas, eps = self.settings.rate, self.settings.betas, self.settings.eps
-        optimiser = torch.optim.AdamW(_decaying(model, self.settings.weight_decay), rate, betas, eps, fused=True)
+        optimiser = torch.optim.AdamW(decaying_groups(model, self.settings.weight_decay), rate, betas, eps, fused=True)
         scaler = precision.scaler(kind, self.device)
 
         def step(index: int, look: bool) -> float:
@@ -150,7 +151,7 @@ def _lost(out: Any, inputs: dict[str, Tensor]) -> Tensor:
     return torch.tensor(sums)
 
 
-def _decaying(model: nn.Module, decay: float) -> list[dict[str, Any]]:
+def decaying_groups(model: nn.Module, decay: float) -> list[dict[str, Any]]:
     """Norms and biases do not decay, as in ours."""
     named = list(model.named_parameters())
     plain = [p for name, p in named if name.endswith("bias") or "norm" in name.lower()]

@@ -1,10 +1,8 @@
 """Fine-tuning as Hugging Face's users do it: their ``Trainer``, their model, dynamic padding; for benchmarks only.
 
-Where ``accelerate``, which their Trainer needs, is missing, a plain loop over their model stands in for it. It does
-the same steps without the Trainer's own overhead, so it is the harder one to beat; reports say which it was.
+A plain loop over their model does the same steps without the Trainer's own overhead: it is the harder one to beat.
 """
 
-import importlib
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -17,13 +15,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from litebert.checkpoints.folder import save_model
-from litebert.errors import InputError
-from litebert.nn.network import Network
 from litebert.tasks.encoding import Inputs, Targets
 from litebert.tasks.recipes import FinetuneRecipe
-from litebert.text.tokenizer import Tokenizer
+from litebert_lab.bench.theirs import decaying_groups
 
+CLASS = "AutoModelForSequenceClassification"
 Row = dict[str, Any]
 Moment = tuple[float, float]  # the wall clock, and the processor time of this process
 Span = tuple[float, float]  # between two of them
@@ -39,29 +35,6 @@ class Timed:
     steps: int
     tokens: int  # without padding
     padded: int
-
-
-def has_trainer() -> bool:
-    """Whether their Trainer can run here."""
-    try:
-        importlib.import_module("accelerate")
-    except ImportError:
-        return False
-    return True
-
-
-def their_model(network: Network, tokenizer: Tokenizer) -> nn.Module:
-    """The same weights in their class for sequences."""
-    try:
-        import transformers
-    except ImportError:
-        raise InputError("this compares with transformers; install it: pip install 'litebert[dev]'") from None
-    transformers.utils.logging.disable_progress_bar()
-    transformers.utils.logging.set_verbosity_error()
-    with tempfile.TemporaryDirectory() as folder:
-        save_model(folder + "/model", network, tokenizer, verb="bench", written_out=True)
-        model: nn.Module = transformers.AutoModelForSequenceClassification.from_pretrained(folder + "/model")
-        return model
 
 
 def their_rows(inputs: Inputs, targets: Targets | None) -> list[Row]:
@@ -111,15 +84,14 @@ def train_theirs(
     seed: int,
     pad_id: int,
     warm: int = 0,
-    plain: bool | None = None,
+    plain: bool = False,
 ) -> Timed:
-    """Train their model in place; ``warm`` steps are not timed. ``plain`` leaves out their Trainer in any case."""
+    """Train their model in place; ``warm`` steps are not timed. ``plain`` leaves out their Trainer."""
     assert recipe.steps is not None and recipe.rate is not None
     padding = Padding(pad_id)
-    use_plain = not has_trainer() if plain is None else plain
-    train = _plain if use_plain else _with_trainer
+    train = _plain if plain else _with_trainer
     seconds, processor = train(model, rows, recipe, device, seed, padding, warm)
-    name = "transformers, plain loop" if use_plain else "transformers Trainer"
+    name = "transformers, plain loop" if plain else "transformers Trainer"
     return Timed(name, seconds, processor, recipe.steps - warm, padding.tokens, padding.padded)
 
 
@@ -175,21 +147,16 @@ def _plain(
     model: nn.Module, rows: list[Row], recipe: FinetuneRecipe, device: str, seed: int, padding: Padding, warm: int
 ) -> Span:
     """The steps of their Trainer written out."""
+    from transformers import get_linear_schedule_with_warmup
+
     assert recipe.steps is not None and recipe.rate is not None
     torch.manual_seed(seed)
     model.to(device).train()
-    named = list(model.named_parameters())
-    still = [p for name, p in named if name.endswith("bias") or "norm" in name.lower()]
-    decaying = [p for name, p in named if not (name.endswith("bias") or "norm" in name.lower())]
-    groups = [{"params": decaying, "weight_decay": recipe.weight_decay}, {"params": still, "weight_decay": 0.0}]
+    groups = decaying_groups(model, recipe.weight_decay)
     optimiser = torch.optim.AdamW(groups, lr=recipe.rate, betas=recipe.betas, eps=recipe.eps, fused=True)
-    up = max(round(recipe.warmup * recipe.steps), 1)
-    total = recipe.steps
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimiser, lambda step: step / up if step < up else max(0.0, (total - step) / max(1, total - up))
-    )
+    schedule = get_linear_schedule_with_warmup(optimiser, round(recipe.warmup * recipe.steps), recipe.steps)
     begun = now(device)
-    for step, chosen in enumerate(islice(_orders(len(rows), recipe.batch, seed), total), start=1):
+    for step, chosen in enumerate(islice(_orders(len(rows), recipe.batch, seed), recipe.steps), start=1):
         batch = {name: tensor.to(device) for name, tensor in padding([rows[int(n)] for n in chosen]).items()}
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
             loss = model(**batch).loss

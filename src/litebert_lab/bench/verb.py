@@ -42,7 +42,6 @@ def forward(
         batch=batch,
         device=device,
         compiled=compiled,
-        say=lambda engine: typer.echo(f"timing {engine} ...", err=True),
     )
     if json:
         typer.echo(json_module.dumps(dataclasses.asdict(report), indent=2))
@@ -83,11 +82,8 @@ def pretrain(
     import dataclasses
     import json as json_module
 
-    from litebert_lab.bench import pretrain_profile, pretrain_report
-    from litebert_lab.bench.pretrain import bench_pretrain, choose_setting
-
-    def say(sentence: str) -> None:
-        typer.echo(sentence, err=True)
+    from litebert_lab.bench import pretrain_profile
+    from litebert_lab.bench.pretrain import bench_pretrain, choose_setting, table
 
     setting = choose_setting(
         model,
@@ -100,12 +96,12 @@ def pretrain(
         optimiser=optimiser,
     )
     if profile:
-        found = pretrain_profile.profile_pretrain(setting, say)
+        found = pretrain_profile.profile_pretrain(setting)
         figures: object = [dataclasses.asdict(each) for each in found]
         words = pretrain_profile.table(found)
     else:
-        report = bench_pretrain(setting, limit, say)
-        figures, words = dataclasses.asdict(report), pretrain_report.table(report)
+        report = bench_pretrain(setting, limit)
+        figures, words = dataclasses.asdict(report), table(report)
     typer.echo(json_module.dumps(figures, indent=2) if json else words)
 
 
@@ -135,9 +131,6 @@ def finetune(
     import dataclasses
     import json as json_module
 
-    def say(sentence: str) -> None:
-        typer.echo(sentence, err=True)
-
     if quality:
         from litebert_lab.bench.finetune_quality import SIDES, QualitySettings, bench_quality, quality_table
 
@@ -150,15 +143,12 @@ def finetune(
             sides=[name for name in SIDES if side in ("", name)],
             seeds=range(first_seed, first_seed + seeds),
             results=results,
-            say=say,
         )
         typer.echo(json_module.dumps([dataclasses.asdict(o) for o in found]) if json else quality_table(found))
         return
     from litebert_lab.bench.finetune import BATCHES, bench_finetune, table
 
-    report = bench_finetune(
-        model, data, task=task, device=device, batches=batch or BATCHES, steps=steps, turns=turns, say=say
-    )
+    report = bench_finetune(model, data, task=task, device=device, batches=batch or BATCHES, steps=steps, turns=turns)
     typer.echo(json_module.dumps(dataclasses.asdict(report), indent=2) if json else table(report))
 
 

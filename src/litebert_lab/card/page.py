@@ -11,9 +11,8 @@ from litebert.plan.table import large_number
 from litebert.pretrain.held_out import HELD_OUT_RATE
 from litebert_lab.card.bias import PRONOUN, Pronouns
 from litebert_lab.card.facts import Corpus, Facts
-from litebert_lab.card.published import Published
 from litebert_lab.card.results import HeldOutScores, Results
-from litebert_lab.card.tables import cloze_table, depths_of, main_table, markdown_table, spread_table
+from litebert_lab.card.tables import Published, cloze_table, depths_of, main_table, markdown_table, spread_table
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,8 @@ from litebert.train.plot import PICTURE
 from litebert_lab.card.bias import open_ends, pronouns
 from litebert_lab.card.facts import read_facts
 from litebert_lab.card.page import Given, Seen, card
-from litebert_lab.card.published import published_rows
 from litebert_lab.card.results import read_results
+from litebert_lab.card.tables import published_rows
 
 
 @dataclass(frozen=True, kw_only=True)

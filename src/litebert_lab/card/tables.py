@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
 
 from litebert.tasks.report import title
-from litebert_lab.card.published import Published
 from litebert_lab.card.results import ClozeScore, Outcome, Results
 
 NOTHING = "–"
+PUBLISHED = Path(__file__).with_name("published.yaml")  # each row with its budget and its source
 
 
 @dataclass(frozen=True)
@@ -27,10 +30,25 @@ GLUE = (
     Column("stsb", "STS-B", ("pearson",)),
     Column("rte", "RTE", ("accuracy",)),
 )
-OTHERS = (
-    Column("squad1", "SQuAD 1.1", ("f1", "exact_match")),
-    Column("race-middle", "RACE", ("accuracy",), "race"),
-)
+OTHERS = (Column("squad1", "SQuAD 1.1", ("f1", "exact_match")), Column("race-middle", "RACE", ("accuracy",), "race"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """A model of others, with what it took and what it reached, in percent as printed there."""
+
+    name: str
+    parameters: str
+    budget: str
+    scores: dict[str, str]
+    source: str
+    note: str = ""
+
+
+def published_rows() -> list[Published]:
+    """All rows, in the order of the file."""
+    rows = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))
+    return [Published(**row) for row in rows]
 
 
 def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:

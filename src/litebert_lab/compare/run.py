@@ -46,13 +46,10 @@ class Grid:
     way: DropSchedule
 
 
-def compare(
-    settings: FinetuneSettings,
-    tasks: Sequence[tuple[TaskData, FinetuneSettings]],
-    grid: Grid,
-) -> Comparison:
+def compare(settings: FinetuneSettings, tasks: Sequence[tuple[TaskData, FinetuneSettings]], grid: Grid) -> Comparison:
     """Measure everything that is not known yet. Every task comes with settings whose recipe is for it."""
-    check_folder(settings.out, settings.resume)
+    if not settings.resume or settings.out.is_file():  # with resume, a comparison may also begin
+        check_folder(settings.out, settings.resume)
     for data, _ in tasks:
         check_metric(data)
     with RunLock(settings.out):

@@ -243,18 +243,8 @@ def _width(encoder: EncoderConfig) -> Study:
 
 def _dropout(_encoder: EncoderConfig) -> Study:
     rows = (
-        Row(
-            name="with",
-            label="dropout 0.1",
-            words=("dropout=0.1", "attention_dropout=0.1"),
-            paper=_paper("90.4"),
-        ),
-        Row(
-            name="without",
-            label="no dropout",
-            words=("dropout=0.0", "attention_dropout=0.0"),
-            paper=_paper("90.7"),
-        ),
+        Row(name="with", label="dropout 0.1", words=("dropout=0.1", "attention_dropout=0.1"), paper=_paper("90.4")),
+        Row(name="without", label="no dropout", words=("dropout=0.0", "attention_dropout=0.0"), paper=_paper("90.7")),
     )
     findings = (worse("Pretraining is better without dropout.", "with", "without", paper="90.4 with, 90.7 without"),)
     return Study(

@@ -5,6 +5,9 @@ twenty seconds with and without the ingredient (docs/LOG.md); nothing is judged 
 """
 
 from dataclasses import dataclass, replace
+from pathlib import Path
+
+import yaml
 
 from litebert.nn.config import EncoderConfig
 from litebert_lab.study.plans import Finding, Row, Study, above_chance, worse
@@ -24,79 +27,9 @@ class Ingredient:
     metric: str = "mlm_loss"  # what it is there for
 
 
-INGREDIENTS = (
-    Ingredient(
-        name="outputs",
-        claim="Smaller output matrices at the start help.",
-        without="outputs as large as usual",
-        words=("initial_output_scale=1.0",),
-        pilot="4.97, without 5.33",
-    ),
-    Ingredient(
-        name="bias",
-        claim="Starting from word frequencies helps.",
-        without="output bias at zero",
-        words=("initial_unigram_bias=false",),
-        pilot="4.97, without 5.47",
-    ),
-    Ingredient(
-        name="positions",
-        claim="Positions that start as waves help.",
-        without="random positions",
-        words=("initial_positions=random",),
-        pilot="4.97, without 6.04",
-    ),
-    Ingredient(
-        name="keys",
-        claim="Keys that start as the queries help.",
-        without="keys drawn apart",
-        words=("initial_keys=null",),
-        pilot="4.97, without 5.23",
-    ),
-    Ingredient(
-        name="muon",
-        claim="Muon helps.",
-        without="AdamW 4e-4 for everything",
-        words=("optimiser=adamw", "rate=4e-4"),
-        pilot="4.97, without 5.82",
-    ),
-    Ingredient(
-        name="growth",
-        claim="Growing depth helps.",
-        without="full depth throughout",
-        words=("depths=[]",),
-        pilot="4.26, without 5.32",
-    ),
-    Ingredient(
-        name="masking",
-        claim="Masking 30% helps.",
-        without="15% masked",
-        words=("mask_rate=0.15",),
-        pilot="5.00, without 5.32",
-    ),
-    Ingredient(
-        name="late-order",
-        claim="The order loss only later helps.",
-        without="order loss from the start",
-        words=("order_from=0.0",),
-        pilot="5.14 with none at all, from the start 5.32",
-    ),
-    Ingredient(
-        name="pooler",
-        claim="A slow pooler lets sentence order be learnt.",
-        without="pooler as fast as the rest",
-        words=("pooler_rate_at_width=0",),
-        pilot="NSP of a small model 62%, at six times the rate 50%",
-        metric="sop_accuracy",
-    ),
-    Ingredient(
-        name="pull",
-        claim="An order loss that keeps its pull is learnt.",
-        without="order pulls as it happens to",
-        words=("order_pull=0",),
-        pilot="sentence order in 53% of cases, without 48%",
-        metric="sop_accuracy",
-    ),
+INGREDIENTS = tuple(
+    Ingredient(**{**row, "words": tuple(row["words"])})
+    for row in yaml.safe_load(Path(__file__).with_name("ingredients.yaml").read_text(encoding="utf-8"))
 )
 NOTHING = Ingredient(
     name="plain",

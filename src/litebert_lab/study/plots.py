@@ -71,11 +71,7 @@ def _draw_paper(outcome: "Outcome", axes: "Axes") -> None:
 
 
 def _draw_values(
-    axes: "Axes",
-    outcome: "Outcome",
-    lines: Sequence["Line"],
-    values: Mapping[str, float],
-    errors: Mapping[str, float],
+    axes: "Axes", outcome: "Outcome", lines: Sequence["Line"], values: Mapping[str, float], errors: Mapping[str, float]
 ) -> None:
     if not outcome.study.axis:
         names = [line.row.label for line in lines]

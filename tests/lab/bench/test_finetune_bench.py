@@ -1,6 +1,7 @@
 """The benchmark of fine-tuning on a toy model: both sides start from the same logits and learn the same task."""
 
 import json
+import logging
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,15 +37,16 @@ def test_speed_side_by_side(glue, tmp_path):
     assert abs(report["rows"][0]["ratio"] - 1) < 1e-9 and all(row["steps_per_second"] > 0 for row in report["rows"])
 
 
-def test_quality_side_by_side(glue, tmp_path):
+def test_quality_side_by_side(glue, tmp_path, caplog):
     """Sides and seeds in runs of their own; together they are the table, and nothing is done twice."""
     model = toy.make_model(tmp_path / "model")
     settings, results = QualitySettings(model=str(model), epochs=12, rate=3e-3), tmp_path / "results"
     assert bench_quality(settings, glue, tasks=["sst2"], sides=["theirs"], seeds=[1, 0], results=results) == []
     assert bench_quality(settings, glue, tasks=["sst2"], sides=["ours"], seeds=[1], results=results) != []
-    said: list[str] = []
-    found = bench_quality(settings, glue, tasks=["sst2"], seeds=[0, 1], results=results, say=said.append)
-    assert [line.split(":")[0] for line in said if "seed" in line] == ["sst2 ours, seed 0"]
+    caplog.set_level(logging.INFO)
+    caplog.clear()
+    found = bench_quality(settings, glue, tasks=["sst2"], seeds=[0, 1], results=results)
+    assert [line.split(":")[0] for line in caplog.messages if "seed" in line] == ["sst2 ours, seed 0"]
     assert found[0].metric == "accuracy" and [one.seed for one in found[0].ours] == [0, 1]
     assert min(one.score for one in (*found[0].ours, *found[0].theirs)) > 0.9
     assert "sst2" in quality_table(found) and "of 2 seeds" in quality_table(found)

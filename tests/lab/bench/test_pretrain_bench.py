@@ -1,5 +1,6 @@
 """The measured step next to transformers: both lose the same at the first step, on full and on mixed lengths."""
 
+import logging
 import signal
 import time
 
@@ -11,10 +12,8 @@ from litebert.nn.config import preset_config
 from litebert.train.objective import Learner
 from litebert_lab.bench import pretrain_profile
 from litebert_lab.bench.made_up import mixed_batches
-from litebert_lab.bench.pretrain import bench_pretrain, choose_setting
-from litebert_lab.bench.pretrain_report import table
+from litebert_lab.bench.pretrain import TooLong, at_most, bench_pretrain, choose_setting, table
 from litebert_lab.bench.theirs import padded_chunks
-from litebert_lab.bench.time_limit import TooLong, at_most
 
 pytest.importorskip("transformers")
 
@@ -46,7 +45,7 @@ def test_a_store_gives_its_own_lengths_and_masks(store):
     assert theirs.first_loss == pytest.approx(ours.first_loss, abs=2e-5)
 
 
-def test_an_engine_that_takes_too_long_is_left_behind(monkeypatch):
+def test_an_engine_that_takes_too_long_is_left_behind(monkeypatch, caplog):
     """Compiling for ever costs its own figures and nobody else's; every figure is said as soon as it is there."""
     asked: list[bool] = []
 
@@ -56,15 +55,15 @@ def test_an_engine_that_takes_too_long_is_left_behind(monkeypatch):
 
     monkeypatch.setattr(torch, "compile", never_ready)
     monkeypatch.setattr(Learner, "compile", lambda self: None)
-    said: list[str] = []
+    caplog.set_level(logging.INFO)
     setting = choose_setting("albert-tiny", tokens=256, length=32, compiled=True)
-    report = bench_pretrain(setting, limit=500, say=said.append)
+    report = bench_pretrain(setting, limit=500)
     for case in report.cases:
         ready = {row.engine: not row.problem for row in case.rows}
         assert list(ready.values()) == [True, True, True, False] and "transformers, compiled" in ready
         assert case.rows[-1].problem == "not finished in 500 s"
     assert asked == [False, True]  # it is told where shapes change
-    assert sum("tokens/s" in sentence for sentence in said) == 6
+    assert sum("tokens/s" in sentence for sentence in caplog.messages) == 6
     assert "not finished in 500 s" in table(report)
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from litebert.cli import app
 from litebert.errors import InputError
-from litebert.nn.families import preset_config
+from litebert.nn.config import preset_config
 from litebert.plan.count import record_step
 from litebert.plan.devices import GIB, NAMED
 from litebert.plan.plan import Plan, make_plan
