@@ -217,9 +217,10 @@ class Model:
     ) -> Prediction | list[Prediction]:
         """What a fine-tuned model predicts: one ``Prediction`` for a text, a list for any iterable of texts.
 
-        A model for pairs takes the second texts as ``pairs``, or tuples of two. A multiple-choice model takes dicts
-        (or a DataFrame) with ``question``, ``options`` and, if there is one, ``passage``; a model that finds answers
-        in a passage takes dicts with ``question`` and ``context``.
+        A model for pairs takes the second texts as ``pairs``, or tuples of two. One that was fine-tuned on named
+        columns also takes dicts, or a DataFrame, with these columns. A multiple-choice model takes dicts with
+        ``question``, ``options`` and, if there is one, ``passage``; a model that finds answers in a passage takes
+        dicts with ``question`` and ``context``.
         """
         spec = self._task("predict")
         items, single = self._items(texts, pairs, spec)
@@ -291,28 +292,22 @@ class Model:
     def _items(self, texts: Any, pairs: Any, spec: TaskSpec) -> tuple[list[Item], bool]:
         """Items to predict, and whether one was given by itself."""
         kind = KINDS[spec.kind]
-        if kind.needs_rows:
-            if pairs is not None:
-                raise InputError(f"this model is for {kind.described}; give rows, without pairs")
-            single = isinstance(texts, Mapping)
-            rows = [texts] if single else texts.to_dict("records") if hasattr(texts, "to_dict") else _listed(texts)
-        else:
-            if pairs is None and not isinstance(texts, str):
-                texts = _listed(texts)
-                if texts and all(isinstance(row, tuple) and len(row) == 2 for row in texts):
-                    texts, pairs = zip(*texts, strict=True)
-            rows, single = _texts(texts, "texts")
-            if pairs is not None:
-                seconds = _texts(pairs, "pairs")[0]
-                if len(seconds) != len(rows):
-                    raise InputError(f"{len(rows)} texts but {len(seconds)} pairs; give one for each text")
-                rows = list(zip(rows, seconds, strict=True))
+        takes_rows = kind.needs_rows or bool(spec.text)
+        if takes_rows and _is_frame(texts):
+            texts = texts.to_dict("records")
+        single = isinstance(texts, str) or (takes_rows and isinstance(texts, Mapping))
+        rows = [texts] if single else _listed(texts)
+        named = any(isinstance(row, Mapping) for row in rows)
+        if not (kind.needs_rows or (named and spec.text)):
+            rows = _paired(rows, pairs)
+        elif pairs is not None:
+            raise InputError("rows hold all of their texts; leave out pairs")
         items = []
         for index, row in enumerate(rows):
             try:
                 items.append(kind.item_of(row, str(index), spec))
             except InputError as error:
-                raise InputError(f"row {index}: {error}" if kind.needs_rows and not single else str(error)) from None
+                raise InputError(f"row {index}: {error}" if named and not single else str(error)) from None
         return items, single
 
     # Missing words and order
@@ -596,11 +591,29 @@ def _texts(texts: Any, name: str) -> tuple[list[str], bool]:
     return [str(row) for row in rows], False
 
 
+def _paired(rows: Sequence[Any], pairs: Any) -> list[Any]:
+    """Texts, or tuples of two, from texts and their pairs or from tuples."""
+    if pairs is None and rows and all(isinstance(row, tuple) and len(row) == 2 for row in rows):
+        rows, pairs = zip(*rows, strict=True)
+    firsts, _ = _texts(rows, "texts")
+    if pairs is None:
+        return firsts
+    seconds, _ = _texts(pairs, "pairs")
+    if len(seconds) != len(firsts):
+        raise InputError(f"{len(firsts)} texts but {len(seconds)} pairs; give one for each text")
+    return list(zip(firsts, seconds, strict=True))
+
+
 def _listed(rows: Any, name: str = "texts") -> list[Any]:
     """Any iterable as a list; an error for what iterates but is no list of texts."""
-    if isinstance(rows, bytes | bytearray | Mapping) or (hasattr(rows, "iloc") and hasattr(rows, "columns")):
+    if isinstance(rows, bytes | bytearray | Mapping) or _is_frame(rows):
         raise InputError(f"{name} is a {type(rows).__name__} but must be a string or an iterable of strings")
     try:
         return list(rows)
     except TypeError:
         raise InputError(f"{name} is {rows!r:.80} but must be a string or an iterable of strings") from None
+
+
+def _is_frame(rows: Any) -> bool:
+    """Whether something is a DataFrame, which iterates over the names of its columns."""
+    return hasattr(rows, "to_dict") and hasattr(rows, "columns")

@@ -105,13 +105,22 @@ class ProgressBar:
     def update(self, done: int) -> None:
         """Show how much is done."""
         if self._bar is None and self._is_due():
-            from rich.progress import Progress
-
-            self._bar = Progress(console=console(), transient=self.show is None)
-            self._task = self._bar.add_task(self.what, total=self.total)
-            self._bar.start()
+            self._start()
         if self._bar is not None:
             self._bar.update(self._task, completed=done)
+
+    def _start(self) -> None:
+        from rich.errors import LiveError
+        from rich.progress import Progress
+
+        bar = Progress(console=console(), transient=self.show is None)
+        self._task = bar.add_task(self.what, total=self.total)
+        try:
+            bar.start()
+        except LiveError:  # another thread, or another command, shows something
+            self.show = False
+        else:
+            self._bar = bar
 
     def _is_due(self) -> bool:
         if self.show is not None:

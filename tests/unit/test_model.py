@@ -281,6 +281,20 @@ def test_pairs_as_an_argument_or_as_tuples(tokenizer):
         model.predict(TEXTS, ["cat"])
 
 
+def test_rows_with_the_columns_of_training(tokenizer):
+    joined = tuned("classify", tokenizer, text=("subject+body",))
+    rows = [{"subject": "the cat", "body": " sat ", "id": 7}, {"subject": None, "body": "a dog", "id": 8}]
+    wanted = joined.predict(["the cat\nsat", "a dog"])
+    assert joined.predict(rows) == joined.predict(pandas.DataFrame(rows)) == wanted
+    assert joined.predict(rows[0]).label == wanted[0].label
+    pair = tuned("classify", tokenizer, text=("subject", "body"), pairs=True)
+    assert pair.predict(rows) == pair.predict(["the cat", ""], ["sat", "a dog"])
+    with pytest.raises(InputError, match="row 1: the row has no column subject"):
+        joined.predict([rows[0], {"body": "x"}])
+    with pytest.raises(InputError, match="leave out pairs"):
+        joined.predict(rows, ["a", "b"])
+
+
 def test_several_labels_and_numbers(tokenizer):
     many = tuned("multilabel", tokenizer).predict(TEXTS)
     for one in many:
@@ -303,7 +317,7 @@ def test_options(tokenizer):
     for given, words in (
         ([row, {"question": "a"}], "row 1: the options are None"),
         ({"options": ["a", "b"]}, "needs a question and a list of options"),
-        (["text"], "row 0: 'text' is a str"),
+        (["text"], "'text' is a str"),
     ):
         with pytest.raises(InputError, match=words):
             model.predict(given)

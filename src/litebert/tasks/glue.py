@@ -198,7 +198,7 @@ def _column(path: Path, header: Sequence[str], names: Sequence[str]) -> int:
 
 
 def _target(task: GlueTask, cell: str, place: str) -> int | float:
-    if task.kind == "regress":
+    if not task.labels:  # a number
         try:
             value = float(cell)
         except ValueError:

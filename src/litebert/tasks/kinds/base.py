@@ -247,7 +247,9 @@ class TextKind(TaskKind):
         """The prediction of one input."""
 
     def item_of(self, row: Any, key: str, spec: TaskSpec) -> Item:
-        first, second = row if isinstance(row, tuple) else (row, None)
+        if isinstance(row, Mapping):
+            row = tuple(_joined_cells(row, part.split("+")) for part in spec.text)
+        first, second = (*row, None)[:2] if isinstance(row, tuple) else (row, None)
         if spec.pairs and second is None:
             raise InputError("this model reads pairs of texts; give the second ones as pairs")
         return Example(key=key, first=first, second=second)
@@ -292,6 +294,17 @@ def label_score(name: str, right: int, wanted: int, given: int) -> LabelScore:
         f1=2 * right / (wanted + given) if wanted + given else 0.0,
         count=wanted,
     )
+
+
+def _joined_cells(row: Mapping[str, Any], names: Sequence[str]) -> str:
+    """The texts of some columns of a row, joined as those of training files are."""
+    missing = [name for name in names if name not in row]
+    if missing:
+        raise InputError(
+            f"the row has no column {missing[0]}, which this model was trained on; it has {', '.join(row)}"
+        )
+    cells = [str(row[name]).strip() for name in names if row[name] is not None and row[name] == row[name]]
+    return "\n".join(cell for cell in cells if cell)
 
 
 def row_text(row: Any, names: Sequence[str], *, needed: str = "") -> str:
