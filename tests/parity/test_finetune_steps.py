@@ -8,9 +8,9 @@ import torch
 import toy_tasks as toy
 
 from litebert.bench.trainer import has_trainer, their_model, their_rows, their_scores, train_theirs
-from litebert.tasks.finetuning import finetune, prepare
+from litebert.tasks.finetune import finetune, prepare
 from litebert.tasks.predicting import load_predictor
-from litebert.tasks.starting import start_network, task_heads
+from litebert.tasks.prepare import start_network, task_heads
 
 
 @pytest.mark.parametrize("family", ["bert", "albert"])
@@ -28,7 +28,7 @@ def test_twenty_steps_give_the_same_model(kind, family, tmp_path):
     rows = their_rows(prepared.inputs, prepared.targets)
     train_theirs(theirs, rows, prepared.recipe, device="cpu", seed=0, pad_id=0, plain=True)
     wanted = their_scores(theirs, prepared.dev[0].inputs, device="cpu", pad_id=0)
-    finetune(settings, data, lambda _: None, prepared)
+    finetune(settings, data, prepared)
     found = load_predictor(tmp_path / "run", device="cpu").scores(prepared.dev[0].inputs).scores
     assert np.abs(wanted - begun).max() > 0.05  # something was learnt
     assert np.abs(found - wanted).max() < 1e-4 * np.abs(wanted - begun).max()

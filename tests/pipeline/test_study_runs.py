@@ -84,7 +84,7 @@ def test_a_row_that_was_killed_goes_on_and_ends_the_same(store, tmp_path):
     row = study.rows[0]
     (tmp_path / "killed").mkdir()
     study_run._note(killed, plan_study(killed))
-    pretrain(replace(row_settings(killed, study, row, 0), save_steps=3), quiet)
+    pretrain(replace(row_settings(killed, study, row, 0), save_steps=3))
     folder = row_folder(killed, row, 0)
     shutil.rmtree(saved_states(folder)[-1].folder)  # as if it had been killed after step 3
     shutil.rmtree(folder / "model")
@@ -98,9 +98,9 @@ def test_a_row_that_was_killed_goes_on_and_ends_the_same(store, tmp_path):
 
 
 def test_a_study_that_is_asked_to_stop_says_how_to_go_on(store, tmp_path, monkeypatch):
-    from litebert.train.loop import Result
+    from litebert.train.trainer import TrainResult
 
-    monkeypatch.setattr(study_run, "pretrain", lambda *_: Result("stopped", 1, {}, ()))
+    monkeypatch.setattr(study_run, "pretrain", lambda *_: TrainResult("stopped", 1, {}, ()))
     said: list[str] = []
     done = run_study(settings(store, tmp_path / "study", "dropout"), said.append)
     assert "the same command goes on" in said[-1] and not done.complete

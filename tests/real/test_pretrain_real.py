@@ -38,7 +38,7 @@ def test_a_small_bert_goes_far_below_word_frequencies(shared_data: Path, tmp_pat
         bound=Bound(steps=700),
         overrides=MODEL,
     )
-    result = pretrain(settings, print)
+    result = pretrain(settings)
     print(f"held out {result.held_out['mlm_loss']:.3f}, word frequencies {frequencies:.3f}")
     assert result.held_out["mlm_loss"] < frequencies - 0.8
     assert result.held_out["mlm_accuracy"] > 0.15

@@ -30,10 +30,6 @@ def settings(store: Path, out: Path, *, recipe=(), words=(), **changes) -> Pretr
     return PretrainSettings(**{**fields, **changes})
 
 
-def quiet(_: str) -> None:
-    pass
-
-
 def weights(run: Path) -> dict[str, torch.Tensor]:
     return litebert.load(run).network.state_dict()
 

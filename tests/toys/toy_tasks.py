@@ -9,7 +9,7 @@ from litebert.checkpoints.folder import save_model
 from litebert.nn.families import family_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
 from litebert.tasks.examples import Answer, Choice, Example, Question, TaskData
-from litebert.tasks.finetuning import FinetuneSettings
+from litebert.tasks.finetune import FinetuneSettings
 from litebert.tasks.recipes import FinetuneRecipe
 from litebert.text.tokenizers import read_tokenizer
 

@@ -12,7 +12,7 @@ from litebert.checkpoints.folder import Loaded, load_model, model_folder
 from litebert.errors import InputError
 from litebert.nn.encoder import Encoder
 from litebert.nn.network import HeadsConfig, Network
-from litebert.train.device import usable_device
+from litebert.train.precision import usable_device
 
 Say = Callable[[str], None]
 

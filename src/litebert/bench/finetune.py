@@ -6,8 +6,6 @@ input pipeline, optimiser and all. On a machine that others use, too, the two ta
 
 import copy
 import gc
-import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,17 +29,15 @@ from litebert.errors import InputError
 from litebert.nn.network import Network
 from litebert.tasks.batches import TaskBatches
 from litebert.tasks.find import read_task
-from litebert.tasks.finetuning import FinetuneSettings, Prepared, prepare
+from litebert.tasks.finetune import FinetuneSettings, Prepared, prepare
 from litebert.tasks.objective import TaskObjective
 from litebert.tasks.predicting import Predictor
+from litebert.tasks.prepare import start_network, task_heads
 from litebert.tasks.recipes import FinetuneRecipe
-from litebert.tasks.starting import start_network, task_heads
-from litebert.train.loop import Loop
 from litebert.train.objective import Stage
-from litebert.train.parallel import Ranks
-from litebert.train.persistence import Saver
 from litebert.train.precision import default_precision
 from litebert.train.settings import Bound, TrainSettings
+from litebert.train.trainer import Trainer
 
 STEPS = {"cpu": 12, "cuda": 400}  # timed
 WARM = {"cpu": 2, "cuda": 300}  # on a GPU shapes of batches are met, and recorded, before the clock starts
@@ -188,7 +184,7 @@ class _Work:
         )
 
     def _ours(self) -> Timed:
-        """The one loop, as ``litebert finetune`` runs it."""
+        """The one trainer, as ``litebert finetune`` runs it."""
         where, recipe = torch.device(self.device), self._recipe(self.warm)
         on_gpu = where.type == "cuda"
         inputs, targets, kind = self.prepared.inputs, self.prepared.targets, self.prepared.data.kind
@@ -201,28 +197,18 @@ class _Work:
             batch_tokens=((0.0, 1),),
             micro_tokens=1,
             precision=default_precision(where),
-            recorded=on_gpu,
+            cuda_graphs=on_gpu,
             clip=recipe.clip,
-            save_ends=False,
             held_out_every=0.0,
             log_every=min(self.warm, 50),
         )
         torch.manual_seed(0)
         network = copy.deepcopy(self.network).to(where)
         marks: dict[int, Moment] = {}
-        with tempfile.TemporaryDirectory() as folder:
-            loop = Loop(
-                network,
-                [Stage("train", 0.0, source, TaskObjective(kind, inputs.longest))],
-                settings,
-                Ranks(0, 1, where, None),
-                saver=Saver(Path(folder), 1, {}),
-                watch=None,
-                say=lambda sentence: print(sentence, file=sys.stderr),
-            )
-            # Told of a step when its loss has been read, so everything up to it is done.
-            loop.observe = lambda step, _: marks.update({step: now(self.device)})
-            loop.run()
+        for step in Trainer(network, [Stage("train", 0.0, source, TaskObjective(kind, inputs.longest))], settings):
+            if step.step in (self.warm, recipe.steps):
+                assert step.loss is not None  # read, so everything up to this step is done
+                marks[step.step] = now(self.device)
         return Timed("litebert", *since(marks[self.warm], marks[recipe.steps]), self.timed, 0, 0)
 
 

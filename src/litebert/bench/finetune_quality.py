@@ -21,10 +21,10 @@ from litebert.errors import InputError
 from litebert.runs import write_atomically
 from litebert.tasks.examples import Prediction
 from litebert.tasks.find import read_task
-from litebert.tasks.finetuning import FinetuneSettings, Prepared, finetune, prepare
+from litebert.tasks.finetune import FinetuneSettings, Prepared, finetune, prepare
+from litebert.tasks.prepare import start_network, task_heads
 from litebert.tasks.recipes import FinetuneRecipe
 from litebert.tasks.score import compute_metrics
-from litebert.tasks.starting import start_network, task_heads
 
 TASKS = ("mrpc", "rte", "cola", "stsb")
 SideName = Literal["ours", "theirs"]
@@ -184,7 +184,7 @@ class _Work:
     def _ours(self, seed: int, say: Say) -> tuple[float, float]:
         asked = replace(self.asked, out=self.asked.out / f"seed-{seed}", seed=seed)
         begun = time.monotonic()
-        result = finetune(asked, self.prepared.data, say, self.prepared)
+        result = finetune(asked, self.prepared.data, self.prepared)
         return result.score, time.monotonic() - begun
 
     def _theirs(self, seed: int) -> tuple[float, float]:

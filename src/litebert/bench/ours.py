@@ -11,9 +11,8 @@ from litebert.nn.network import Network
 from litebert.pretrain.objective import LOGIT_CHUNK, Pretraining
 from litebert.train import precision
 from litebert.train.objective import Learner
-from litebert.train.optimiser_settings import OptimiserSettings
 from litebert.train.optimisers import build_optimiser
-from litebert.train.settings import Precision
+from litebert.train.settings import OptimiserSettings, Precision
 
 
 class OurPretraining:

@@ -30,10 +30,9 @@ from litebert.errors import InputError, nearest
 from litebert.nn.config import EncoderConfig
 from litebert.nn.network import Network, pretraining_network
 from litebert.plan.product import product_rate
-from litebert.pretrain.utilisation import batch_flops
+from litebert.pretrain.stages import batch_flops
 from litebert.train import precision
-from litebert.train.optimiser_settings import OPTIMISERS, OptimiserSettings
-from litebert.train.settings import Precision
+from litebert.train.settings import OPTIMISERS, OptimiserSettings, Precision
 
 USUAL_MODEL = {"cpu": "albert-small", "cuda": "albert-base-v2"}
 USUAL_TOKENS = {"cpu": 4096, "cuda": 65_536}

@@ -11,7 +11,7 @@ from litebert.bench.pretrain import CLIP, Setting, time_steps
 from litebert.bench.theirs import Step
 from litebert.nn.network import pretraining_network
 from litebert.plan.product import product_rate
-from litebert.pretrain.utilisation import batch_flops
+from litebert.pretrain.stages import batch_flops
 
 # The first kind with one of its words in a kernel's name has it.
 KINDS = (

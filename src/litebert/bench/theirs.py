@@ -17,8 +17,7 @@ from litebert.nn.config import EncoderConfig
 from litebert.nn.network import Network
 from litebert.pretrain.vocabulary_loss import IGNORED
 from litebert.train import precision
-from litebert.train.optimiser_settings import OptimiserSettings
-from litebert.train.settings import Precision
+from litebert.train.settings import OptimiserSettings, Precision
 
 ORDER_KEYS = {"albert": "sentence_order_label", "bert": "next_sentence_label"}
 MULTIPLE = 64  # of which padded lengths are multiples, so that compiled code meets few of them

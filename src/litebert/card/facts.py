@@ -14,8 +14,7 @@ from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
 from litebert.plan.arithmetic import flops_per_token, head_flops
 from litebert.plan.parameters import Parameters, count_parameters
-from litebert.pretrain.depths import depth_stages
-from litebert.pretrain.recipe import Recipe
+from litebert.pretrain.recipe import Recipe, depth_stages
 from litebert.runs import RunInfo, read_run
 from litebert.train.metrics import HELD_OUT
 from litebert.train.schedules import stage

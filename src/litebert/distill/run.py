@@ -12,14 +12,14 @@ from litebert.distill.teacher import Teacher, check_task
 from litebert.errors import InputError
 from litebert.runs import MODEL_FOLDER, update_run
 from litebert.tasks.examples import Prediction, TaskData
-from litebert.tasks.finetuning import FinetuneResult, FinetuneSettings, Prepared, Say, check_folder, finetune, prepare
+from litebert.tasks.finetune import FinetuneResult, FinetuneSettings, Prepared, check_folder, finetune, prepare
 from litebert.tasks.metrics import pearson
 from litebert.tasks.predicting import Predictor, load_predictor
 from litebert.tasks.score import compute_metrics
 
 
 @dataclass(frozen=True, kw_only=True)
-class Nearness:
+class DistillReport:
     """Teacher and student on dev. ``agreement`` is the share of same answers; of numbers, their correlation."""
 
     metric: str
@@ -40,13 +40,13 @@ class Nearness:
 
 
 def distill(
-    settings: FinetuneSettings, data: TaskData, teacher: Teacher, student: Loaded, say: Say
-) -> tuple[FinetuneResult, Nearness | None]:
+    settings: FinetuneSettings, data: TaskData, teacher: Teacher, student: Loaded
+) -> tuple[FinetuneResult, DistillReport | None]:
     """Distil; ``settings.model`` names the student. How near it came is not known of a run that was stopped."""
     check_task(teacher, data)
     check_folder(settings.out, settings.resume)
     prepared = with_teacher(prepare(settings, data, student), teacher)
-    result = finetune(settings, data, say, prepared)
+    result = finetune(settings, data, prepared)
     model = settings.out / MODEL_FOLDER
     if result.status == "stopped" or not model.is_dir():
         return result, None
@@ -65,7 +65,7 @@ def with_teacher(prepared: Prepared, teacher: Teacher) -> Prepared:
     return replace(prepared, teaching=teacher)
 
 
-def _nearness(prepared: Prepared, teacher: Teacher, model: Path, device: str) -> Nearness:
+def _nearness(prepared: Prepared, teacher: Teacher, model: Path, device: str) -> DistillReport:
     student = load_predictor(model, device=device)
     note = replace(student.note, labels=teacher.note.labels)
     where = torch.device(device)
@@ -79,7 +79,7 @@ def _nearness(prepared: Prepared, teacher: Teacher, model: Path, device: str) ->
         name = prepared.data.metrics[0]
         scores.append((metrics[0][name], metrics[1][name], _agreement(taught, said)))
     means = np.mean(scores, axis=0)
-    return Nearness(
+    return DistillReport(
         metric=prepared.data.metrics[0],
         teacher=float(means[0]),
         student=float(means[1]),

@@ -11,7 +11,7 @@ from litebert.distill.teacher import Teacher
 from litebert.errors import InputError
 from litebert.nn.families import preset_config
 from litebert.nn.network import Network, NetworkConfig
-from litebert.tasks.starting import load_source
+from litebert.tasks.prepare import load_source
 from litebert.text.families import FAMILIES
 
 

@@ -26,7 +26,7 @@ TAUGHT: tuple[Kind, ...] = ("classify", "multilabel", "regress")
 
 @dataclass(frozen=True)
 class Teacher:
-    """A model to learn from, and how. It fits ``litebert.tasks.teaching.Teaching``."""
+    """A model to learn from, and how. It fits ``litebert.tasks.prepare.Teaching``."""
 
     folder: str
     network: Network

@@ -94,7 +94,7 @@ def _load(model: str, device: str) -> "Model":
     import warnings
 
     from litebert.infer.model import load
-    from litebert.train.device import usable_device
+    from litebert.train.precision import usable_device
 
     with warnings.catch_warnings(record=True) as notes:
         loaded = load(model, usable_device(device))

@@ -1,4 +1,6 @@
-"""Initial values of a fresh network that a recipe may choose. They are values only: the architecture stays as it is.
+"""How a network begins: with initial values that a recipe may choose, or with the weights of a trained model.
+
+Initial values are values only: the architecture stays as it is.
 
 A choice is a function of the network, the recipe and the store that changes weights in place and stands in ``CHOICES``;
 one that is not asked for does nothing. None draws random numbers, so a choice leaves all other weights as they were.
@@ -12,9 +14,11 @@ from torch import Tensor, nn
 
 from litebert.corpus.frequencies import log_frequencies
 from litebert.corpus.store import Store
+from litebert.errors import InputError
 from litebert.nn.blocks import AttentionBlock, FeedForwardBlock
 from litebert.nn.network import Network
 from litebert.pretrain.recipe import Recipe
+from litebert.text.tokenizer import Tokenizer
 
 Choice = Callable[[Network, Recipe, Store], None]
 
@@ -60,7 +64,7 @@ def set_positions(network: Network, recipe: Recipe, _store: Store) -> None:
         _resize(table, std)
 
 
-def liken_keys(network: Network, recipe: Recipe, _store: Store) -> None:
+def init_keys_from_queries(network: Network, recipe: Recipe, _store: Store) -> None:
     """Keys that begin as the queries: at first a token looks at those like it, its neighbours among them."""
     if recipe.initial_keys is None:
         return
@@ -80,7 +84,13 @@ def set_embedding_size(network: Network, recipe: Recipe, _store: Store) -> None:
         _resize(embeddings.projection, recipe.initial_projection_std)
 
 
-CHOICES: tuple[Choice, ...] = (scale_outputs, bias_to_frequencies, set_positions, liken_keys, set_embedding_size)
+CHOICES: tuple[Choice, ...] = (
+    scale_outputs,
+    bias_to_frequencies,
+    set_positions,
+    init_keys_from_queries,
+    set_embedding_size,
+)
 
 
 def waves(length: int, width: int) -> Tensor:
@@ -93,3 +103,41 @@ def waves(length: int, width: int) -> Tensor:
 def _resize(module: nn.Embedding | nn.Linear, std: float) -> None:
     """Scale weights to a standard deviation."""
     module.weight.mul_(std / module.weight.std())
+
+
+def check_vocabulary(theirs: Tokenizer | None, ours: Tokenizer, source: str, corpus: str) -> None:
+    """Refuse a store whose ids stand for other pieces than the model has learnt."""
+    if theirs is None:
+        return
+    size = ours.vocab_size
+    if theirs.vocab_size != size or any(theirs.piece(index) != ours.piece(index) for index in range(size)):
+        raise InputError(
+            f"{corpus} was built with another vocabulary than that of {source}; build it again with the model's own: "
+            f"litebert corpus build TEXT --tokenizer {source}"
+        )
+
+
+@torch.no_grad()
+def warm_start(network: Network, source: Network) -> str:
+    """Copy what fits: every shared part as it is, unshared blocks from the same relative depth. Says what was done."""
+    theirs = source.state_dict()
+    depths, source_depths = network.config.encoder.num_layers, source.config.encoder.num_layers
+    copied = left = 0
+    for name, tensor in network.state_dict().items():
+        parts = name.split(".")
+        if parts[:2] in (["encoder", "attention"], ["encoder", "feed_forward"]):
+            kind = 0 if parts[1] == "attention" else 1
+            depth = next(d for d, blocks in enumerate(network.config.encoder.plan) if blocks[kind] == int(parts[2]))
+            parts[2] = str(source.config.encoder.plan[depth * source_depths // depths][kind])
+        other = theirs.get(".".join(parts))
+        if other is None:
+            left += 1
+            continue
+        if other.shape != tensor.shape:
+            raise InputError(
+                f"cannot start from that model: its {'.'.join(parts)} has shape {tuple(other.shape)}, here it is "
+                f"{tuple(tensor.shape)}; only the depth and the sharing may differ"
+            )
+        tensor.copy_(other)
+        copied += 1
+    return f"started from a model of depth {source_depths}: {copied} tensors copied, {left} new"

@@ -1,13 +1,17 @@
-"""A pretraining recipe: every choice that the paper makes or varies, as YAML. No torch here."""
+"""A pretraining recipe: every choice that the paper makes or varies, as YAML. No torch here.
+
+Depth may grow along a run, for models whose layers share their blocks.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from litebert.config import build, parse_overrides, preset_names, read_preset
 from litebert.errors import InputError, nearest
-from litebert.train.optimiser_settings import OptimiserName, OptimiserSettings
+from litebert.nn.config import EncoderConfig
 from litebert.train.schedules import ScheduleKind, ScheduleSettings, check_stages, square_root_rate
+from litebert.train.settings import OptimiserName, OptimiserSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +112,40 @@ class Recipe:
             "Try the budget recipe, shorter inputs first, another rate (three times lower, then higher; lower for the "
             "shared blocks than for the embeddings), layers that start shallow and grow, or the order loss only later"
         )
+
+
+def layers_of(depth: int | float, num_layers: int) -> int:
+    """A depth of a recipe in layers: an integer as it is, a fraction as that share of all, at least one layer."""
+    if isinstance(depth, float):
+        return max(1, round(depth * num_layers))
+    if depth > num_layers:
+        raise InputError(f"depths asks for {depth} layers, but the model has {num_layers}; use shares such as 0.25")
+    return depth
+
+
+def depth_stages(recipe: Recipe, encoder: EncoderConfig) -> tuple[tuple[float, int], ...]:
+    """The stages of depth in layers; one at full depth where the recipe has none."""
+    stages = tuple((begin, layers_of(depth, encoder.num_layers)) for begin, depth in recipe.depths)
+    for _, depth in stages:
+        if not trains_all(encoder, depth):
+            raise InputError(
+                f"depths runs only the first {depth} of {encoder.num_layers} layers at first, and later ones have "
+                "blocks of their own that would come in untrained; leave depths out (depths=[]) or share all blocks"
+            )
+    return stages or ((0.0, encoder.num_layers),)
+
+
+def with_suitable_growth(recipe: Recipe, encoder: EncoderConfig) -> Recipe:
+    """The recipe, its growing depth left out where the model has blocks that would come in untrained."""
+    layers = encoder.num_layers
+    grows = all(trains_all(encoder, layers_of(depth, layers)) for _, depth in recipe.depths)
+    return recipe if grows else replace(recipe, depths=())
+
+
+def trains_all(encoder: EncoderConfig, depth: int) -> bool:
+    """Whether the first ``depth`` layers use every block of the plan."""
+    shallow, plan = encoder.plan[:depth], encoder.plan
+    return all({blocks[kind] for blocks in shallow} == {blocks[kind] for blocks in plan} for kind in (0, 1))
 
 
 def read_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:

@@ -10,9 +10,9 @@ from litebert.nn.network import Network
 from litebert.shrink.drop import drop_layers
 from litebert.shrink.strategies import Layers
 from litebert.tasks.encoding import encode
-from litebert.tasks.finetuning import Prepared
+from litebert.tasks.finetune import Prepared
 from litebert.tasks.predicting import Predictor
-from litebert.tasks.starting import start_network, task_heads
+from litebert.tasks.prepare import start_network, task_heads
 from litebert.train.precision import default_precision
 
 ROUNDS = 5  # of which the fastest counts: others may use the machine, too

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from litebert.checkpoints.folder import Loaded
     from litebert.distill.teacher import Teacher
     from litebert.tasks.examples import TaskData
-    from litebert.tasks.finetuning import FinetuneSettings
+    from litebert.tasks.finetune import FinetuneSettings
 
 OF_STUDENT = "student."  # words that begin so are fields of a preset, the others of the recipe
 
@@ -77,7 +77,7 @@ def distill(
         typer.echo(f"note: {sentence}", err=True)
     rest = [word for word in words if not word.startswith(OF_STUDENT)]
     settings = _settings(student or teacher, output, read, rest, seed, resume, device, save_every)
-    result, near = run(settings, read, master, pupil, lambda sentence: typer.echo(sentence, err=True))
+    result, near = run(settings, read, master, pupil)
     typer.echo(f"{result.status} after {result.steps:,} steps")
     if near is None:
         typer.echo("the same command with --resume goes on")
@@ -122,9 +122,9 @@ def _settings(
     model: str, out: Path, data: "TaskData", words: list[str], seed: int, resume: bool, device: str, save_every: str
 ) -> "FinetuneSettings":
     from litebert.durations import parse_duration
-    from litebert.tasks.finetuning import FinetuneSettings
+    from litebert.tasks.finetune import FinetuneSettings
     from litebert.tasks.recipes import read_finetune_recipe
-    from litebert.train.device import usable_device
+    from litebert.train.precision import usable_device
 
     return FinetuneSettings(
         model=model,

@@ -29,8 +29,8 @@ from litebert.shrink.tuning import (
     note_runs,
 )
 from litebert.tasks.examples import TaskData
-from litebert.tasks.finetuning import FinetuneSettings, Prepared, check_folder, prepare
-from litebert.train.stop import StopSignal
+from litebert.tasks.finetune import FinetuneSettings, Prepared, check_folder, prepare
+from litebert.train.clock import StopSignal
 
 Say = Callable[[str], None]
 

@@ -12,7 +12,7 @@ from litebert.shrink.choose import Asked, Say, choose
 from litebert.shrink.drop import drop_layers
 from litebert.shrink.report import Report, make_report
 from litebert.tasks.predicting import TASK_FILE
-from litebert.train.device import usable_device
+from litebert.train.precision import usable_device
 
 
 def shrink_model(

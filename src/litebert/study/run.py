@@ -21,15 +21,14 @@ from litebert.durations import format_duration, parse_duration
 from litebert.errors import InputError
 from litebert.nn.families import preset_config
 from litebert.plan.parameters import count_parameters
-from litebert.pretrain.arguments import bound_from, settings_from
+from litebert.pretrain.held_out import ORDERS
 from litebert.pretrain.recipe import RECIPE_FIELDS
-from litebert.pretrain.run import PretrainSettings, network_config, pretrain
-from litebert.pretrain.score import ORDERS
+from litebert.pretrain.run import PretrainSettings, bound_from, network_config, pretrain, settings_from
 from litebert.runs import CHECKPOINTS, LOCK_FILE, MODEL_FOLDER, parent_of, read_run, update_run, write_run
 from litebert.study.catalogue import study_of
 from litebert.study.plans import Row, Study
 from litebert.study.scores import RowScores, read_scores, score_run
-from litebert.train.stop import StopSignal
+from litebert.train.clock import StopSignal
 
 ROWS = "rows"
 NOTE_CLAIM = "study.claim"  # held while the note of the study, or its report, is written
@@ -239,7 +238,7 @@ def _run_row(
     if note is None or note.status not in ("finished", "diverged") or not (folder / MODEL_FOLDER).is_dir():
         if folder.exists() and not chosen.resume:
             shutil.rmtree(folder)  # killed before its first state was saved: there is nothing in it
-        if pretrain(chosen, say).status == "stopped":
+        if pretrain(chosen).status == "stopped":
             return False
     shared = shared or others_at_work(_claims(settings), own=_claim(folder))
     length = chosen.recipe.lengths[-1][1]

@@ -9,7 +9,7 @@ from litebert.errors import InputError
 
 if TYPE_CHECKING:
     from litebert.tasks.examples import TaskData
-    from litebert.tasks.finetuning import FinetuneResult, FinetuneSettings
+    from litebert.tasks.finetune import FinetuneResult, FinetuneSettings
 
 
 def finetune(
@@ -63,19 +63,16 @@ def finetune(
         model, overrides or [], read, out, settings, budget, seed, resume, device, precision, compiled, save_every
     )
 
-    def say(sentence: str) -> None:
-        typer.echo(sentence, err=True)
-
     if seeds > 1:
-        from litebert.tasks.seeds import finetune_seeds
+        from litebert.tasks.finetune import finetune_seeds
 
-        summary, _ = finetune_seeds(asked, read, seeds, say)
+        summary, _ = finetune_seeds(asked, read, seeds)
         typer.echo(summary.describe())
         typer.echo(f"the best model is in {out / 'model'}")
         return
-    from litebert.tasks.finetuning import finetune as run
+    from litebert.tasks.finetune import finetune as run
 
-    _tell(run(asked, read, say), out)
+    _tell(run(asked, read), out)
 
 
 def _tell(result: "FinetuneResult", out: Path) -> None:
@@ -124,9 +121,9 @@ def _asked(
 ) -> "FinetuneSettings":
     """The settings of a run, checked."""
     from litebert.durations import parse_duration
-    from litebert.tasks.finetuning import FinetuneSettings, check_folder
+    from litebert.tasks.finetune import FinetuneSettings, check_folder
     from litebert.tasks.recipes import SettingsName, read_finetune_recipe
-    from litebert.train.device import usable_device
+    from litebert.train.precision import usable_device
     from litebert.train.settings import Precision
 
     check_folder(out, resume)

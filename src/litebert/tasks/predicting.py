@@ -21,7 +21,7 @@ from litebert.tasks.objective import HEADS, PROBLEMS, device_tensors, run_head
 from litebert.tasks.spans import SpanAnswer, best_answers, decide
 from litebert.text.tokenizer import Tokenizer
 from litebert.train import precision
-from litebert.train.device import usable_device
+from litebert.train.precision import usable_device
 from litebert.train.settings import Precision
 
 TASK_FILE = "task.json"

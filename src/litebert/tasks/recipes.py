@@ -12,8 +12,8 @@ from litebert.config import build, parse_overrides, preset_names, read_preset
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
 from litebert.tasks.examples import Kind
-from litebert.train.optimiser_settings import OptimiserSettings
 from litebert.train.schedules import ScheduleKind, ScheduleSettings
+from litebert.train.settings import OptimiserSettings
 
 SettingsName = Literal["paper", "budget"]
 SHARED = {"race-middle": "race", "race-high": "race"}  # tasks with the settings of another

@@ -1,10 +1,30 @@
-"""Watching over a run: has it diverged, or is it stuck at what word frequencies alone would give?
+"""Behaviour added to training from outside: saving, rolling back what diverged, telling that a run is stuck.
 
-Both are told in a sentence. Divergence ends in a rollback; being stuck is the commonest complaint of people who
-pretrain a model with shared layers, and is theirs to act on.
+A callback derives from ``Callback`` and overrides the hooks it needs; figures on screen and in files are callbacks,
+too (``console``, ``metrics``, ``sinks``, ``plot``). Hooks run in the order in which callbacks were given. On several
+ranks those that save or judge belong on every rank, those that write figures on the first.
 """
 
+import logging
 import math
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from litebert.checkpoints.training import load_state, save_state
+from litebert.errors import InputError
+from litebert.nn.network import Network
+from litebert.runs import Status
+from litebert.train import parallel
+from litebert.train.objective import Stage
+
+if TYPE_CHECKING:
+    from litebert.train.trainer import Trainer
+
+log = logging.getLogger(__name__)
+
+ROLLBACK_FACTOR = 0.5  # of the learning rate, after each rollback
 
 # A run has diverged when its losses are far above the lowest smoothed loss so far.
 PATIENCE = 8  # steps in a row that must be far above
@@ -21,23 +41,194 @@ STUCK_FALL = 0.03  # a loss that falls by this share of the level in a tenth of 
 STUCK_LATE = 0.75  # until this share of the run is over
 LOOK_EVERY = 0.1  # share of the run between looks at whether the masked-LM loss falls
 
-State = dict[str, float | int | bool | None]  # plain numbers: JSON has no infinity
+State = dict[str, Any]  # of plain numbers: JSON has no infinity
 
 
-class Guard:
-    """Told of every step, it says when the run has diverged, and nothing else."""
+class Callback:
+    """Does nothing; override what you need. One with a ``name`` and a ``state_dict`` is saved with the run."""
 
-    def __init__(self) -> None:
+    name = ""  # under which its state is saved
+
+    def on_start(self, trainer: "Trainer") -> None:
+        """Training begins, at step 0 or, resumed, at ``trainer.state.step``."""
+
+    def on_stage(self, trainer: "Trainer", stage: Stage) -> None:
+        """The next step is the first of ``stage``; ``trainer.stage`` is still the one before, None in a new process."""
+
+    def on_step(self, trainer: "Trainer") -> None:
+        """A step was taken; its losses may still be on the device."""
+
+    def on_figures(self, trainer: "Trainer", step: int, figures: Mapping[str, float]) -> None:
+        """The losses of a step were read: every step once, in order, some steps late."""
+
+    def on_log(self, trainer: "Trainer", row: Mapping[str, float]) -> None:
+        """A log line is due: means over the steps since the last one, with step, tokens, progress, speed."""
+
+    def on_score(self, trainer: "Trainer", figures: Mapping[str, float]) -> None:
+        """The network was scored on held-out text."""
+
+    def on_note(self, trainer: "Trainer", sentence: str) -> None:
+        """Somebody called ``trainer.note``; it is logged already."""
+
+    def on_trouble(self, trainer: "Trainer", reason: str) -> bool:
+        """``trainer.trouble`` was set; True if an earlier state was put in place, so that training can continue."""
+        return False
+
+    def on_rollback(self, trainer: "Trainer") -> None:
+        """The run is back at ``trainer.state.step``: forget what came after it."""
+
+    def on_end(self, trainer: "Trainer", status: Status) -> None:
+        """Training has ended like this, the last score is in ``trainer.held_out``."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What must be saved with the run, as plain values and tensors."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Put it back."""
+
+
+class SaveStates(Callback):
+    """Saves the run to ``run``/checkpoints every so many steps or seconds, before each stage and when stopped.
+
+    With ``ends`` also before the first step and after the last, so that there is always a state to roll back to. The
+    last ``keep`` states stay, and the best by held-out loss. ``facts`` (shape, data, recipe) must be the same on
+    resume. States are whole, not sharded, so a run may continue with another number of ranks.
+    """
+
+    name = "saver"
+
+    def __init__(
+        self,
+        run: Path,
+        facts: Mapping[str, Any],
+        *,
+        keep: int = 2,
+        seconds: float = 300.0,
+        steps: int | None = None,
+        ends: bool = True,
+    ) -> None:
+        self.run, self.facts, self.keep, self.seconds, self.steps, self.ends = run, facts, keep, seconds, steps, ends
+        self.best: float | None = None
+        self._saved = 0.0  # on the clock
+
+    def on_start(self, trainer: "Trainer") -> None:
+        if trainer.state.step == 0 and self.ends:
+            self.save(trainer)
+
+    def on_stage(self, trainer: "Trainer", stage: Stage) -> None:
+        if trainer.stage is not None:  # what changes now may be too much for the run: that should cost it little
+            self.save(trainer)
+        self._saved = time.monotonic()
+
+    def on_step(self, trainer: "Trainer") -> None:
+        if self._is_due(trainer):
+            self.save(trainer)
+            self._saved = time.monotonic()
+
+    def on_end(self, trainer: "Trainer", status: Status) -> None:
+        if status != "diverged" and (self.ends or status == "stopped"):
+            self.save(trainer)
+
+    def _is_due(self, trainer: "Trainer") -> bool:
+        """On a period of steps or of the clock (the first rank's)."""
+        if self.steps:
+            return trainer.state.step % self.steps == 0
+        since = time.monotonic() - self._saved
+        return trainer.ranks.total([float(since >= self.seconds and trainer.ranks.first)])[0] > 0
+
+    def save(self, trainer: "Trainer") -> None:
+        """Write the state, unless the run is in trouble; all ranks must call this."""
+        trainer.flush()
+        if trainer.trouble:
+            return
+        with trainer.clock.timing("save"):
+            loss = trainer.held_out.get("loss")
+            is_best = loss is not None and (self.best is None or loss < self.best)
+            if is_best:
+                self.best = loss
+            state = {"facts": self.facts, **trainer.state_dict()}
+            if trainer.ranks.first:
+                save_state(self.run, trainer.state.step, state, keep=self.keep, best=is_best)
+            trainer.ranks.barrier()
+
+    def restore(self, trainer: "Trainer") -> bool:
+        """Put the last good state back; False where there is none."""
+        found = load_state(self.run)
+        if found is None:
+            return False
+        _, state, notes = found
+        for note in notes if trainer.ranks.first else ():
+            log.warning("%s", note)
+        changed = _changed(state["facts"], self.facts)
+        if changed:
+            raise InputError(f"{self.run} was begun with {changed}; resume with the same, or begin a new run")
+        trainer.load_state_dict(state)
+        return True
+
+    def restore_weights(self, network: Network) -> None:
+        """Put back the weights alone, those of the last good state, where there is one."""
+        found = load_state(self.run)
+        if found is not None:
+            parallel.load_full_weights(network, found[1]["weights"])
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.best = state["best"]
+
+
+def _changed(before: Any, now: Any, name: str = "") -> str | None:
+    """The first fact that differs, in words; what an older version did not keep, or kept as text, is ignored."""
+    if isinstance(now, Mapping):
+        known = before if isinstance(before, Mapping) else {}
+        found = (_changed(known[key], value, f"{name} {key}".strip()) for key, value in now.items() if key in known)
+        return next(filter(None, found), None)
+    return None if before == now else f"{name} {before}, not {now}"
+
+
+class DivergenceGuard(Callback):
+    """Notices that a run has diverged and rolls it back to the last state of ``saver``, at most ``rollbacks`` times.
+
+    Each time the learning rate is halved. Without a saver the run ends.
+    """
+
+    name = "guard"
+
+    def __init__(self, saver: SaveStates | None = None, rollbacks: int = 3) -> None:
+        self.saver, self.rollbacks = saver, rollbacks
         self.reset()
 
     def reset(self) -> None:
-        """Forget the losses seen: call it where they are meant to change (a new loss, a deeper network)."""
+        """Forget the losses seen, where they are meant to change (a new loss, a deeper network)."""
         self._seen = 0
         self._smooth = 0.0
         self._last = 0.0
         self._noise = 0.0
         self._lowest = math.inf
         self._above = 0
+
+    def on_stage(self, trainer: "Trainer", stage: Stage) -> None:
+        if trainer.stages.index(stage) != trainer.state.stage:  # the loss may jump, which is no divergence
+            self.reset()
+
+    def on_figures(self, trainer: "Trainer", step: int, figures: Mapping[str, float]) -> None:
+        norm = figures["gradient_norm"]
+        skipped = trainer.stepper.scaler.is_enabled() and not math.isfinite(norm)  # by loss scaling: no divergence
+        trouble = self.observe(step, figures["loss"], None if skipped else norm)
+        trainer.trouble = trainer.trouble or trouble or ""
+
+    def on_trouble(self, trainer: "Trainer", reason: str) -> bool:
+        before = trainer.state  # restoring puts an older one in its place
+        if before.rollbacks >= self.rollbacks or not (self.saver and self.saver.restore(trainer)):
+            trainer.note(f"{reason}; gave up after {before.rollbacks} rollbacks")
+            return False
+        state = trainer.state
+        state.rollbacks, state.rate_scale = before.rollbacks + 1, before.rate_scale * ROLLBACK_FACTOR
+        state.lead = before.lead  # that time has passed
+        trainer.note(f"{reason}; went back to step {state.step} with the rate times {state.rate_scale:g}")
+        return True
 
     def observe(self, step: int, loss: float, gradient_norm: float | None = None) -> str | None:
         """A sentence if the run has diverged. Leave ``gradient_norm`` out of steps that loss scaling skipped."""
@@ -72,7 +263,6 @@ class Guard:
             self._lowest = min(self._lowest, self._smooth)
 
     def state_dict(self) -> State:
-        """Everything it remembers."""
         return {
             "seen": self._seen,
             "smooth": self._smooth,
@@ -82,19 +272,21 @@ class Guard:
             "above": self._above,
         }
 
-    def load_state_dict(self, state: State) -> None:
-        """Put it back."""
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._seen, self._above = int(state["seen"] or 0), int(state["above"] or 0)
         self._smooth, self._last = float(state["smooth"] or 0), float(state["last"] or 0)
         self._noise = float(state["noise"] or 0)
         self._lowest = math.inf if state["lowest"] is None else float(state["lowest"])
 
 
-class StuckWatch:
-    """Told of every masked-LM loss, it says, once, that a run stays at the ``level`` of word frequencies alone.
+class StuckWatch(Callback):
+    """Notes, once, that the masked-LM loss stays at the ``level`` of word frequencies alone.
 
-    ``advice``: a sentence on what to do then.
+    That is the commonest complaint of people who pretrain a model with shared layers, and theirs to act on;
+    ``advice`` is a sentence on how.
     """
+
+    name = "stuck"
 
     def __init__(self, level: float, advice: str) -> None:
         self.level, self.advice = level, advice
@@ -102,6 +294,11 @@ class StuckWatch:
         self._looked: tuple[float, float] | None = None  # progress and that loss, less than a tenth of the run ago
         self._falling = True  # whether it fell in the tenth before
         self._said = False
+
+    def on_figures(self, trainer: "Trainer", step: int, figures: Mapping[str, float]) -> None:
+        sentence = self.observe(figures["mlm_loss"], trainer.progress()) if "mlm_loss" in figures else None
+        if sentence:
+            trainer.note(sentence)
 
     def observe(self, loss: float, progress: float) -> str | None:
         """A sentence if the run is stuck.
@@ -133,12 +330,10 @@ class StuckWatch:
             self._looked = (progress, smooth)
 
     def state_dict(self) -> State:
-        """Everything it remembers."""
         at, loss = self._looked or (None, None)
         return {"smooth": self._smooth, "looked_at": at, "looked": loss, "falling": self._falling, "said": self._said}
 
-    def load_state_dict(self, state: State) -> None:
-        """Put it back."""
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         smooth, at, loss = state["smooth"], state["looked_at"], state["looked"]
         self._smooth = None if smooth is None else float(smooth)
         self._looked = None if at is None or loss is None else (float(at), float(loss))

@@ -1,168 +1,83 @@
-"""What a person sees of a run while it goes, and where its figures are kept.
+"""What a person sees of a run while it goes: on a terminal one live line, elsewhere a log line every ten seconds.
 
-On a terminal one live line; elsewhere a plain line every ten seconds or so. Every row goes to ``metrics.jsonl`` and to
-the sinks asked for; at the end the curves are drawn as a picture.
+Messages of ``logging`` appear above the live line, because both use the one console of ``litebert.terminal``.
 """
 
 import atexit
-import sys
+import logging
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
 from litebert.durations import format_duration
-from litebert.runs import Status, read_run, update_run
-from litebert.train.metrics import HELD_OUT, Metrics, Row
-from litebert.train.plot import PICTURE, draw_run
-from litebert.train.sinks import Sink, open_sinks
+from litebert.runs import Status
+from litebert.terminal import console
+from litebert.train.callbacks import Callback
+from litebert.train.metrics import Row
+
+if TYPE_CHECKING:
+    from litebert.train.trainer import Trainer
+
+log = logging.getLogger(__name__)
 
 EVERY = 10.0  # seconds between plain lines
-NOTE_EVERY = 30.0  # seconds between updates of run.json
 REFRESH = 0.25  # seconds between changes of the live line
-LEAST_PROGRESS = 0.01  # of a run, before the time left is told: the first steps of a budget count next to nothing
+LEAST_PROGRESS = 0.01  # of a run, before the time left is shown: the first steps of a budget count next to nothing
 SEPARATOR = " · "
 TASK = "task"  # the part of the loss that fine-tuning has
 
 
-class Watch:
-    """Follows one run. ``total`` is its number of steps, where that is known.
+class ConsoleLine(Callback):
+    """Shows ``progress``, ``tokens_per_second``, ``mfu`` (share of the hardware's peak, 0 to 1), losses and accuracies.
 
-    Rows need ``step``; shown are ``progress``, ``tokens_per_second``, ``mfu`` (share of the hardware's peak, 0 to 1),
-    ``loss``, ``*_loss``, ``*_accuracy``. ``live`` is None to look whether there is a terminal.
+    ``live`` is None to look whether there is a terminal.
     """
 
-    def __init__(
-        self,
-        run: Path,
-        *,
-        total: int | None = None,
-        live: bool | None = None,
-        sinks: Sequence[str] = (),
-        unigram: float | None = None,
-    ) -> None:
-        self.run, self.total, self.unigram = run, total, unigram
-        self._sinks: list[Sink] = open_sinks(sinks, run)  # first: it may refuse
-        self.metrics = Metrics(run)
-        self._console = Console(stderr=True, highlight=False)
+    def __init__(self, live: bool | None = None) -> None:
+        self._console = console()
         self._live: Live | None = None
         if self._console.is_terminal if live is None else live:
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
-            self._live.start()
-            atexit.register(self._live.stop)  # it hides the cursor, which must come back whatever happens
-        self._told = 0.0
-        self._held_out: Row = {}
+        self._last_shown = 0.0  # on the clock
         self._begun: tuple[float, float] | None = None  # progress and clock of the first row
         self._last: Row = {}
         self._shown: Row = self._last
-        self._noted = time.monotonic()
-        self._going_on = False
 
-    def step(self, row: Row) -> None:
-        """Take a row of training figures."""
-        self._go_on()
-        self.metrics.append(row)
-        self._log(row)
+    def on_start(self, trainer: "Trainer") -> None:
+        if self._live:
+            self._live.start()
+            atexit.register(self._live.stop)  # it hides the cursor, which must come back whatever happens
+
+    def on_log(self, trainer: "Trainer", row: Row) -> None:
         self._last = row
         now = time.monotonic()
         if self._begun is None:
             self._begun = (_progress(row), now)
-        if now - self._told >= (REFRESH if self._live else EVERY):
-            self._told = now
-            self._show(row)
-        if now - self._noted >= NOTE_EVERY:
-            self._note(None)
+        if now - self._last_shown >= (REFRESH if self._live else EVERY):
+            self._last_shown = now
+            self._show(row, trainer.settings.bound.steps)
 
-    def held_out(self, row: Row) -> None:
-        """Take a row of figures on held-out text."""
-        row = {**row, "split": HELD_OUT}
-        self.metrics.append(row)
-        self._log(row)
-        self._held_out = row
-        self._note(None)
-        self.say(f"step {row.get('step', 0):,}: held-out {in_words(row)}")
+    def on_score(self, trainer: "Trainer", figures: Mapping[str, float]) -> None:
+        log.info("step %s: held-out %s", f"{trainer.state.step:,}", in_words(figures))
 
-    def say(self, sentence: str) -> None:
-        """A sentence that stays on the screen."""
-        if self._live:
-            self._console.print(Text(sentence))
-        else:
-            print(sentence, file=sys.stderr, flush=True)
-
-    def note(self, sentence: str) -> None:
-        """A sentence that ``run.json`` keeps, too."""
-        self.say(sentence)
-        known = read_run(self.run)
-        if known is not None:
-            update_run(self.run, result={"notes": [*known.result.get("notes", ()), sentence]})
-
-    def rewind(self, step: int) -> None:
-        """The run went back to this step: forget what came after it."""
-        self.metrics.rewind(step)
+    def on_rollback(self, trainer: "Trainer") -> None:
         self._begun = None
-        self._last = {"step": step}
-        self._go_on()
-        self._shown = self._last
-        self._with_sinks(lambda sink: sink.rewind(step))
+        self._last = self._shown = {}
 
-    def close(self, status: Status) -> None:
-        """The run has ended like this; the picture is drawn and ``run.json`` says so."""
+    def on_end(self, trainer: "Trainer", status: Status) -> None:
         if self._last is not self._shown and not self._live:
-            self._show(self._last)
+            self._show(self._last, trainer.settings.bound.steps)
         if self._live:
             self._live.stop()
-        self.metrics.close()
-        self._with_sinks(lambda sink: sink.close())
-        self._note(status)
-        self._draw()
 
-    def _go_on(self) -> None:
-        """A run that is resumed is running again, once it has its state or takes a step: before, it may be refused."""
-        if not self._going_on:
-            self._going_on = True
-            self._note("running")
-
-    def _log(self, row: Row) -> None:
-        step = row.get("step")
-        number = int(step) if isinstance(step, int | float) else 0
-        self._with_sinks(lambda sink: sink.log(number, row))
-
-    def _with_sinks(self, action: Callable[[Sink], None]) -> None:
-        """Do something with every sink; one that fails is let go, because no run should die of a lost connection."""
-        for sink in list(self._sinks):
-            try:
-                action(sink)
-            except Exception as error:
-                self._sinks.remove(sink)
-                self.say(f"{type(sink).__name__} gets no more figures: {' '.join(str(error).split())}")
-
-    def _note(self, status: Status | None) -> None:
-        """Keep ``run.json``, which ``litebert runs`` lists, in step with what is known."""
-        if read_run(self.run) is None:
-            return
-        self._noted = time.monotonic()
-        known = {name: self._last[name] for name in ("step", "tokens", "seconds", "loss") if name in self._last}
-        scored = {
-            f"{HELD_OUT}_{name}": value
-            for name, value in self._held_out.items()
-            if name not in ("step", "tokens", "seconds", "split")
-        }
-        update_run(self.run, status=status, result={**known, **scored})
-
-    def _draw(self) -> None:
-        try:
-            draw_run(self.run, unigram=self.unigram)
-        except OSError as error:  # the run is safe; a picture can be drawn again
-            self.say(f"could not draw {self.run / PICTURE}: {error.strerror or error}")
-
-    def _show(self, row: Row) -> None:
+    def _show(self, row: Row, steps: int | None) -> None:
         self._shown = row
-        parts = self._parts(row)
+        parts = self._parts(row, steps)
         if self._live is None:
-            print(SEPARATOR.join(parts), file=sys.stderr, flush=True)
+            log.info("%s", SEPARATOR.join(parts))
             return
         width = self._console.width - 1
         while len(parts) > 2 and len(SEPARATOR.join(parts)) > width:
@@ -170,10 +85,10 @@ class Watch:
         text = Text(SEPARATOR.join(parts), no_wrap=True, overflow="ellipsis")
         self._live.update(text, refresh=True)
 
-    def _parts(self, row: Row) -> list[str]:
+    def _parts(self, row: Row, steps: int | None) -> list[str]:
         """The line, in pieces from the most to the least wanted; the time left is the last."""
         progress = _progress(row)
-        of_all = f"/{self.total:,}" if self.total else ""
+        of_all = f"/{steps:,}" if steps else ""
         parts = [f"{progress:.0%} step {row.get('step', 0):,}{of_all}"]
         speed, share = row.get("tokens_per_second"), row.get("mfu")
         if isinstance(speed, int | float):

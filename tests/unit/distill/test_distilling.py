@@ -11,8 +11,8 @@ from litebert.checkpoints.folder import load_model
 from litebert.runs import read_run
 from litebert.tasks.examples import Example
 from litebert.tasks.predicting import load_predictor
-from litebert.train import loop
 from litebert.train.metrics import read_metrics
+from litebert.train.trainer import Trainer
 
 WORDS = ["batch=32", "scores=1", "rate=3e-3", "patience=0", "restarts=0", "--device", "cpu", "--label", "kind"]
 
@@ -112,7 +112,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_weights(litebert, save, table
     data = table(teacher, "classify", 60)
     words = ["steps=8", *WORDS, "--data", data, "--states", "depths", "--save-every", 3]
     assert litebert("distill", teacher, start, *words, "-o", tmp_path / "whole")[0] == 0
-    real, steps = loop.Loop._step, []
+    real, steps = Trainer._step, []
 
     def dies(self, *arguments):
         steps.append(1)
@@ -120,7 +120,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_weights(litebert, save, table
             raise KeyboardInterrupt
         return real(self, *arguments)
 
-    monkeypatch.setattr(loop.Loop, "_step", dies)
+    monkeypatch.setattr(Trainer, "_step", dies)
     assert litebert("distill", teacher, start, *words, "-o", tmp_path / "killed")[0] != 0
     code, _, err = litebert(
         "distill", teacher, start, *words, "--temperature", 3, "-o", tmp_path / "killed", "--resume"

@@ -6,8 +6,8 @@ import pytest
 
 from litebert.config import parse_share
 from litebert.errors import InputError
-from litebert.pretrain.arguments import bound_from, settings_from
 from litebert.pretrain.recipe import read_recipe
+from litebert.pretrain.run import bound_from, settings_from
 from litebert.train.settings import Bound
 
 
@@ -59,5 +59,5 @@ def test_how_long_to_train():
     assert bound_from(budget=None, steps=None, flops=None) is None
     assert settings_from("albert-tiny", [], Path("store"), Path("run"), bound=None, device="cpu").bound.steps == 5000
     assert bound_from(budget="2m", steps=None, flops=None, tokens=1e6) == Bound(seconds=120.0, tokens=1_000_000)
-    with pytest.raises(InputError, match="of operations must be more than nothing"):
+    with pytest.raises(InputError, match="tokens and flops must be positive"):
         bound_from(budget=None, steps=None, flops=0.0)

@@ -10,12 +10,11 @@ from litebert.bench.made_up import made_up_batch
 from litebert.errors import InputError
 from litebert.nn.families import preset_config
 from litebert.nn.network import pretraining_network
-from litebert.pretrain.arguments import settings_from
-from litebert.pretrain.depths import depth_stages, layers_of
 from litebert.pretrain.held_out import scored_depths
 from litebert.pretrain.objective import AtDepths, Pretraining
-from litebert.pretrain.recipe import read_recipe
-from litebert.pretrain.utilisation import batch_flops
+from litebert.pretrain.recipe import depth_stages, layers_of, read_recipe
+from litebert.pretrain.run import settings_from
+from litebert.pretrain.stages import batch_flops
 from litebert.train.objective import Learner, prepare_compiler
 
 TINY = ("vocab_size=60", "num_layers=4", "width=16", "embedding_width=8", "num_heads=2", "feed_forward_width=32")

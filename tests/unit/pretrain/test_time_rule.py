@@ -5,8 +5,8 @@ from dataclasses import asdict, replace
 import pytest
 
 from litebert.nn.families import preset_config
+from litebert.pretrain.fitting import LEAST_BATCH, as_noted, fitted, in_words
 from litebert.pretrain.recipe import Recipe, read_recipe
-from litebert.pretrain.time_rule import LEAST_BATCH, as_noted, fitted, in_words
 from litebert.runs import read_run, write_run
 from litebert.train.settings import Bound
 

@@ -10,7 +10,7 @@ from litebert.bench.made_up import made_up_batch
 from litebert.nn.families import preset_config
 from litebert.plan.arithmetic import MASKED_SHARE, flops_per_token, head_flops
 from litebert.plan.product import product_rate
-from litebert.pretrain.utilisation import batch_flops
+from litebert.pretrain.stages import batch_flops
 
 CONFIG = preset_config("albert-small")
 

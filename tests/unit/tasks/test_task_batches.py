@@ -9,8 +9,8 @@ from litebert.checkpoints.folder import load_model
 from litebert.tasks.batches import TaskBatches, filled_size
 from litebert.tasks.encoding import EncodingSettings, encode
 from litebert.tasks.objective import TaskObjective
+from litebert.tasks.prepare import start_network, task_heads
 from litebert.tasks.recipes import FinetuneRecipe
-from litebert.tasks.starting import start_network, task_heads
 from litebert.tasks.targets import make_targets
 
 

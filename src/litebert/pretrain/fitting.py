@@ -1,4 +1,4 @@
-"""A recipe carried to the time there is. A field that the user has set stays as it was set.
+"""A recipe fitted to a run: to the time there is, and to a model to start from. Fields that the user set stay as set.
 
 Leaving word frequencies behind takes a number of steps, whatever the batch, so little time takes smaller batches. Much
 time takes larger ones, which it has enough steps for. And a recipe was found in runs of some length. In longer ones
@@ -14,8 +14,7 @@ from typing import Any
 
 from litebert.nn.config import EncoderConfig
 from litebert.plan.arithmetic import flops_per_token
-from litebert.pretrain.depths import depth_stages
-from litebert.pretrain.recipe import Recipe
+from litebert.pretrain.recipe import Recipe, depth_stages, layers_of
 from litebert.runs import RunInfo
 from litebert.train.settings import Bound
 
@@ -48,6 +47,21 @@ def fitted(recipe: Recipe, encoder: EncoderConfig, bound: Bound, peak: float, fi
     if recipe.found_at_tokens and steps * size > recipe.found_at_tokens:
         longer["decay"] = 1 - recipe.found_at_tokens / (steps * size) * (1 - recipe.decay)
     return replace(recipe, **{name: value for name, value in longer.items() if name not in fixed})
+
+
+def recipe_for_warm_start(recipe: Recipe, layers: int, trained: int, fixed: Collection[str] = ()) -> Recipe:
+    """The recipe for a model of ``layers`` that begins with ``trained`` ones; ``fixed``: fields to leave alone.
+
+    Depth grows from the trained one on, and where that is all of it, every loss counts from the beginning.
+    """
+    begun = min(trained, layers)
+    deeper = [(begin, depth) for begin, depth in recipe.depths if layers_of(depth, layers) >= begun]
+    changed: dict[str, Any] = {}
+    if deeper:
+        changed["depths"] = ((0.0, deeper[0][1]), *deeper[1:])
+    if begun == layers:
+        changed["order_from"] = 0.0
+    return replace(recipe, **{name: value for name, value in changed.items() if name not in fixed})
 
 
 def as_noted(recipe: Recipe, run: RunInfo | None, fixed: Collection[str] = ()) -> Recipe:
