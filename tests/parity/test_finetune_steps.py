@@ -8,6 +8,7 @@ import torch
 import toy_tasks as toy
 
 from litebert.bench.trainer import has_trainer, their_model, their_rows, their_scores, train_theirs
+from litebert.config import changed
 from litebert.tasks.finetune import finetune, prepare
 from litebert.tasks.predicting import load_predictor
 from litebert.tasks.prepare import start_network, task_heads
@@ -19,7 +20,8 @@ def test_twenty_steps_give_the_same_model(kind, family, tmp_path):
     model = toy.make_model(tmp_path / "model", family)
     data = toy.task(kind, 100)  # the last batch of an epoch is a short one
     recipe = toy.settings(model, tmp_path / "run").recipe
-    recipe = replace(recipe, steps=20, batch=16, rate=1e-2, warmup=0.2, clip=0.5, scores=1, classifier_dropout=0.0)
+    values = {"optimiser.rate": 1e-2, "schedule.warmup": 0.2, "optimiser.clip": 0.5}
+    recipe = changed(replace(recipe, steps=20, batch=16, scores=1, classifier_dropout=0.0), values)
     settings = replace(toy.settings(model, tmp_path / "run"), recipe=recipe)
     prepared = prepare(settings, data)
     network, _ = start_network(prepared.source.network, task_heads(data, answerable=False), prepared.recipe, 0)
@@ -39,7 +41,8 @@ def test_their_trainer_and_the_plain_loop_use_the_same_settings(tmp_path):
     """One batch an epoch, so that order does not matter: the Trainer takes the steps of the loop."""
     data = toy.task("classify", 32)
     settings = toy.settings(toy.make_model(tmp_path / "model"), tmp_path / "run")
-    recipe = replace(settings.recipe, steps=12, batch=32, rate=2e-3, warmup=0.25, classifier_dropout=0.0)
+    values = {"optimiser.rate": 2e-3, "schedule.warmup": 0.25}
+    recipe = changed(replace(settings.recipe, steps=12, batch=32, classifier_dropout=0.0), values)
     prepared = prepare(replace(settings, recipe=recipe), data)
     network, _ = start_network(prepared.source.network, task_heads(data, answerable=False), prepared.recipe, 0)
     found = []

@@ -292,7 +292,7 @@ def test_depth_changes_the_answer(model, tmp_path):
 def test_own_csv_from_the_command_line(model, tmp_path):
     rows = [f"{item.first},{('poor', 'fine')[item.target]}" for item in toy.items("classify", 200, 5)]
     (tmp_path / "tickets.csv").write_text("body,queue\n" + "\n".join(rows) + "\n")
-    words = ["rate=0.003", "epochs=12", "length=32"]
+    words = ["optimiser.rate=0.003", "epochs=12", "length=32"]
     command = ["finetune", str(model), *words, "--data", str(tmp_path / "tickets.csv"), "--out", str(tmp_path / "run")]
     done = CliRunner().invoke(app, [*command, "--device", "cpu"])
     assert done.exit_code == 0, done.output

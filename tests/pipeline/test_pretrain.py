@@ -62,7 +62,7 @@ def test_resuming_is_exact(store, tmp_path):
         assert losses[0] == losses[1]
 
 
-GROWING = ("depths=[[0,1],[0.5,2]]", "lengths=[[0,32],[0.75,64]]", "order_from=0.25")
+GROWING = ("growth.depths=[[0,1],[0.5,2]]", "batches.lengths=[[0,32],[0.75,64]]", "growth.order_from=0.25")
 
 
 def test_depth_length_and_order_change_along_the_way(store, tmp_path):
@@ -90,7 +90,7 @@ def test_what_compiles_is_told(store, tmp_path, monkeypatch, messages):
 
 
 def test_a_last_stage_below_full_depth_is_scored_at_both(store, tmp_path):
-    result = pretrain(settings(store, tmp_path / "run", recipe=("depths=[[0,0.5]]",)))
+    result = pretrain(settings(store, tmp_path / "run", recipe=("growth.depths=[[0,0.5]]",)))
     assert result.held_out["depth"] == 2
     assert result.held_out["mlm_loss"] != result.held_out["depth_1_mlm_loss"]
     assert "held_out_depth_1_mlm_loss" in json.loads((tmp_path / "run" / "run.json").read_text())["result"]
@@ -121,7 +121,7 @@ def test_held_out_text_is_masked_plainly_whatever_the_run_does(store, tmp_path):
     runs = (("masking=ngram",), ("masking=plain", "mask_rate=0.3"), ("masking=ngram", "eval_masking=ngram"))
     found = []
     for number, recipe in enumerate(runs):
-        still = (*recipe, "rate=1e-12")  # nothing is learnt: the same network is scored
+        still = (*recipe, "optimiser.rate=1e-12")  # nothing is learnt: the same network is scored
         found.append(pretrain(settings(store, tmp_path / str(number), recipe=still, bound=Bound(steps=1))))
     scores = [result.held_out["mlm_loss"] for result in found]
     assert scores[0] == pytest.approx(scores[1], rel=1e-6) and abs(scores[0] - scores[2]) > 1e-6
@@ -131,7 +131,7 @@ def test_held_out_text_has_the_length_in_training(store, tmp_path, monkeypatch):
     monkeypatch.setattr("litebert.train.clock.SCORING_SHARE", 1e9)  # at every tenth of the run
     found = {}
     for name, lengths in (("both", "[[0,32],[0.5,64]]"), ("short", "32"), ("long", "64")):
-        still = (f"lengths={lengths}", "rate=1e-12")  # nothing is learnt: the same network is scored
+        still = (f"batches.lengths={lengths}", "optimiser.rate=1e-12")  # nothing is learnt: the same network is scored
         pretrain(settings(store, tmp_path / name, recipe=still))
         rows = read_metrics(tmp_path / name)
         found[name] = {row["step"]: row["mlm_loss"] for row in rows if row.get("split") == "held_out"}
@@ -168,7 +168,7 @@ def test_a_few_documents_are_learnt_by_heart(language, tmp_path):
     how = BuildSettings(held_out=0.0, deduplicate=False, languages=(language,))
     build_store([str(tmp_path / "text.txt")], tmp_path / "words", tmp_path / "store", how, workers=1)
     model = ("share=none", "width=64", "num_heads=4", "embedding_width=64", "feed_forward_width=256")
-    recipe = ("rate=0.002", "batch_tokens=[[0,512]]", "lengths=[[0,24]]")
+    recipe = ("optimiser.rate=0.002", "batches.tokens=[[0,512]]", "batches.lengths=[[0,24]]")
     longer = settings(tmp_path / "store", tmp_path / "run", recipe=recipe, words=model, bound=Bound(steps=700))
     pretrain(longer)
     rows = [row for row in read_metrics(tmp_path / "run") if "rate" in row]
@@ -188,14 +188,14 @@ def test_a_deeper_model_starts_from_a_shallower_one(store, tmp_path, messages):
 
 def test_a_trained_model_goes_on_at_its_depth(store, tmp_path):
     """A fresh model would grow; one that is trained at full depth does not, and has the order loss at once."""
-    growing = ("depths=[[0,0.5],[0.5,1.0]]", "order_from=0.5")
+    growing = ("growth.depths=[[0,0.5],[0.5,1.0]]", "growth.order_from=0.5")
     pretrain(settings(store, tmp_path / "first", recipe=growing))
     words = settings(store, tmp_path / "on", recipe=growing, source=str(tmp_path / "first"), seed=1)
     for name in ("on", "again"):  # the second time it resumes where it ended, by its note
         pretrain(replace(words, resume=name == "again"))
         noted = json.loads((tmp_path / "on" / "run.json").read_text())
-        assert noted["settings"]["recipe"]["depths"] == [[0.0, 1.0]]
-        assert noted["settings"]["recipe"]["order_from"] == 0.0
+        assert noted["settings"]["recipe"]["growth"]["depths"] == [[0.0, 1.0]]
+        assert noted["settings"]["recipe"]["growth"]["order_from"] == 0.0
     assert [parent["role"] for parent in noted["parents"]] == ["corpus", "start"]
     before, after = weights(tmp_path / "first"), weights(tmp_path / "on")
     assert any(not torch.equal(before[name], after[name]) for name in before)
@@ -257,14 +257,18 @@ def test_what_is_refused(store, tmp_path):
         pretrain(settings(store, tmp_path / "run"))
     with pytest.raises(InputError, match="was begun with seed 0, not 1"):
         pretrain(settings(store, tmp_path / "run", resume=True, seed=1))
-    with pytest.raises(InputError, match=r"was begun with recipe rate 0\.003, not 0\.1; resume with the same"):
-        pretrain(settings(store, tmp_path / "run", resume=True, recipe=("rate=0.1",)))
+    with pytest.raises(
+        InputError, match=r"was begun with recipe optimiser\.rate 0\.003, not 0\.1; resume with the same"
+    ):
+        pretrain(settings(store, tmp_path / "run", resume=True, recipe=("optimiser.rate=0.1",)))
     with pytest.raises(InputError, match=r"tokenizer of \d+ pieces"):
         pretrain(settings(store, tmp_path / "other", words=("vocab_size=99",)))
     with pytest.raises(InputError, match="do not fit the model's 32 positions"):
         pretrain(settings(store, tmp_path / "other", words=("max_positions=32",)))
     with pytest.raises(InputError, match="too small"):
-        pretrain(settings(store, tmp_path / "other", recipe=("batch_tokens=[[0,4194304]]", "micro_tokens=4194304")))
+        pretrain(
+            settings(store, tmp_path / "other", recipe=("batches.tokens=[[0,4194304]]", "batches.micro_tokens=4194304"))
+        )
     with pytest.raises(InputError, match="say how long to train"):
         Bound()
     with pytest.raises(InputError, match="did you mean 'wandb'"):

@@ -12,7 +12,7 @@ from litebert.train.metrics import read_metrics
 from litebert.train.settings import Bound
 
 FLOPS = Bound(flops=7e9)
-GROWING = ("depths=[[0,1],[0.5,2]]", "order_from=0")
+GROWING = ("growth.depths=[[0,1],[0.5,2]]", "growth.order_from=0")
 
 
 def test_shares_of_the_run_are_shares_of_its_arithmetic(store, tmp_path):

@@ -83,7 +83,7 @@ def test_time_that_led_up_to_the_first_step_is_no_progress_after_a_rollback_eith
 
 
 def test_a_dry_run_has_the_batches_of_the_run_that_it_is_for(store, tmp_path):
-    longer = {"recipe": ("most_steps=2",), "bound": Bound(steps=2), "fit_to": Bound(tokens=8192)}
+    longer = {"recipe": ("batches.max_steps=2",), "bound": Bound(steps=2), "fit_to": Bound(tokens=8192)}
     pretrain(settings(store, tmp_path / "run", **longer))
-    assert read_run(tmp_path / "run").settings["recipe"]["batch_tokens"] == [[0.0, 4096]]
+    assert read_run(tmp_path / "run").settings["recipe"]["batches"]["tokens"] == [[0.0, 4096]]
     assert read_metrics(tmp_path / "run")[-1]["tokens"] > 2 * 2048

@@ -44,10 +44,10 @@ def run_on_two_ranks(store: Path, out: Path, *, sharded: bool, recipe=(), bound=
 @pytest.mark.parametrize(
     ("sharded", "recipe"),
     [
-        (False, ("optimiser=adamw", "elastic=true")),
-        (False, ("optimiser=lamb",)),
-        (True, ("optimiser=adamw",)),
-        (True, ("optimiser=lamb", "elastic=true", "depths=[[0,1],[0.4,2]]")),
+        (False, ("optimiser.name=adamw", "elastic=true")),
+        (False, ("optimiser.name=lamb",)),
+        (True, ("optimiser.name=adamw",)),
+        (True, ("optimiser.name=lamb", "elastic=true", "growth.depths=[[0,1],[0.4,2]]")),
     ],
 )
 def test_two_ranks_lose_what_one_loses(sharded, recipe, store, tmp_path):

@@ -28,7 +28,7 @@ from litebert.study.run import StudySettings, plan_study, row_folder, row_settin
 
 WORDS = (
     *("num_layers=4", "width=16", "embedding_width=8", "num_heads=2", "feed_forward_width=32"),
-    *("batch_tokens=[[0,512]]", "micro_tokens=512", "lengths=[[0,32]]"),
+    *("batches.tokens=[[0,512]]", "batches.micro_tokens=512", "batches.lengths=[[0,32]]"),
 )
 
 

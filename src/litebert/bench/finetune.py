@@ -36,7 +36,7 @@ from litebert.tasks.prepare import start_network, task_heads
 from litebert.tasks.recipes import FinetuneRecipe
 from litebert.train.objective import Stage
 from litebert.train.precision import default_precision
-from litebert.train.settings import Bound, TrainSettings
+from litebert.train.settings import Bound, OptimiserSettings, TrainSettings
 from litebert.train.trainer import Trainer
 
 STEPS = {"cpu": 12, "cuda": 400}  # timed
@@ -112,7 +112,7 @@ def bench_finetune(
     step = max(1, len(read.train) // MOST_ROWS)
     read = replace(read, train=read.train[::step], dev={"dev": next(iter(read.dev.values()))[:64]})
     timed, warm = steps or STEPS[device], WARM[device]
-    recipe = FinetuneRecipe(rate=2e-5, steps=timed + warm, length=128, warmup=0.1)
+    recipe = FinetuneRecipe(optimiser=OptimiserSettings(rate=2e-5), steps=timed + warm, length=128)
     prepared = prepare(FinetuneSettings(model=model, out=Path("unused"), recipe=recipe), read)
     network, _ = start_network(prepared.source.network, task_heads(read, answerable=False), prepared.recipe, 0)
     theirs = their_model(network, prepared.tokenizer)
@@ -192,13 +192,12 @@ class _Work:
         assert recipe.steps is not None
         settings = TrainSettings(
             bound=Bound(steps=recipe.steps),
-            optimiser=recipe.optimiser(),
-            schedule=recipe.schedule_settings(),
+            optimiser=recipe.optimiser,
+            schedule=recipe.schedule,
             batch_tokens=((0.0, 1),),
             micro_tokens=1,
             precision=default_precision(where),
             cuda_graphs=on_gpu,
-            clip=recipe.clip,
             held_out_every=0.0,
             log_every=min(self.warm, 50),
         )

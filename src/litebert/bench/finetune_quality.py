@@ -25,6 +25,7 @@ from litebert.tasks.finetune import FinetuneSettings, Prepared, finetune, prepar
 from litebert.tasks.prepare import start_network, task_heads
 from litebert.tasks.recipes import FinetuneRecipe
 from litebert.tasks.score import compute_metrics
+from litebert.train.settings import OptimiserSettings
 
 TASKS = ("mrpc", "rte", "cola", "stsb")
 SideName = Literal["ours", "theirs"]
@@ -45,7 +46,12 @@ class QualitySettings:
     def recipe(self) -> FinetuneRecipe:
         """No restarts, one score at the end: neither side is helped."""
         return FinetuneRecipe(
-            rate=self.rate, batch=self.batch, epochs=self.epochs, length=128, warmup=0.1, scores=1, restarts=0
+            optimiser=OptimiserSettings(rate=self.rate),
+            batch=self.batch,
+            epochs=self.epochs,
+            length=128,
+            scores=1,
+            restarts=0,
         )
 
 

@@ -76,6 +76,7 @@ class TheirPretraining:
             # Told at once that shapes change, it compiles once for all of them instead of once for each of the first.
             run = self._compiled(len(shapes) > 1)
         rate, betas, eps = self.settings.rate, self.settings.betas, self.settings.eps
+        assert rate is not None
         optimiser = torch.optim.AdamW(_decaying(model, self.settings.weight_decay), rate, betas, eps, fused=True)
         scaler = precision.scaler(kind, self.device)
 

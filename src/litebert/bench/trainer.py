@@ -115,7 +115,7 @@ def train_theirs(
     plain: bool | None = None,
 ) -> Timed:
     """Train their model in place; ``warm`` steps are not timed. ``plain`` leaves out their Trainer in any case."""
-    assert recipe.steps is not None and recipe.rate is not None
+    assert recipe.steps is not None and recipe.optimiser.rate is not None
     padding = Padding(pad_id)
     use_plain = not has_trainer() if plain is None else plain
     train = _plain if use_plain else _with_trainer
@@ -136,20 +136,20 @@ def _with_trainer(
             if state.global_step in (warm, recipe.steps):
                 marks[state.global_step] = now(device)
 
-    assert recipe.steps is not None and recipe.rate is not None
+    assert recipe.steps is not None and recipe.optimiser.rate is not None
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             output_dir=folder,
             per_device_train_batch_size=recipe.batch,
-            learning_rate=recipe.rate,
+            learning_rate=recipe.optimiser.rate,
             max_steps=recipe.steps,
-            warmup_steps=round(recipe.warmup * recipe.steps),
+            warmup_steps=round(recipe.schedule.warmup * recipe.steps),
             lr_scheduler_type="linear",
-            weight_decay=recipe.weight_decay,
-            adam_beta1=recipe.betas[0],
-            adam_beta2=recipe.betas[1],
-            adam_epsilon=recipe.eps,
-            max_grad_norm=recipe.clip,
+            weight_decay=recipe.optimiser.weight_decay,
+            adam_beta1=recipe.optimiser.betas[0],
+            adam_beta2=recipe.optimiser.betas[1],
+            adam_epsilon=recipe.optimiser.eps,
+            max_grad_norm=recipe.optimiser.clip,
             bf16=device == "cuda",
             use_cpu=device == "cpu",
             seed=seed,
@@ -176,15 +176,20 @@ def _plain(
     model: nn.Module, rows: list[Row], recipe: FinetuneRecipe, device: str, seed: int, padding: Padding, warm: int
 ) -> Span:
     """The steps of their Trainer written out."""
-    assert recipe.steps is not None and recipe.rate is not None
+    assert recipe.steps is not None and recipe.optimiser.rate is not None
     torch.manual_seed(seed)
     model.to(device).train()
     named = list(model.named_parameters())
     still = [p for name, p in named if name.endswith("bias") or "norm" in name.lower()]
     decaying = [p for name, p in named if not (name.endswith("bias") or "norm" in name.lower())]
-    groups = [{"params": decaying, "weight_decay": recipe.weight_decay}, {"params": still, "weight_decay": 0.0}]
-    optimiser = torch.optim.AdamW(groups, lr=recipe.rate, betas=recipe.betas, eps=recipe.eps, fused=True)
-    up = max(round(recipe.warmup * recipe.steps), 1)
+    groups = [
+        {"params": decaying, "weight_decay": recipe.optimiser.weight_decay},
+        {"params": still, "weight_decay": 0.0},
+    ]
+    optimiser = torch.optim.AdamW(
+        groups, lr=recipe.optimiser.rate, betas=recipe.optimiser.betas, eps=recipe.optimiser.eps, fused=True
+    )
+    up = max(round(recipe.schedule.warmup * recipe.steps), 1)
     total = recipe.steps
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimiser, lambda step: step / up if step < up else max(0.0, (total - step) / max(1, total - up))
@@ -195,7 +200,7 @@ def _plain(
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
             loss = model(**batch).loss
         loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
+        nn.utils.clip_grad_norm_(model.parameters(), recipe.optimiser.clip)
         optimiser.step()
         schedule.step()
         optimiser.zero_grad(set_to_none=True)

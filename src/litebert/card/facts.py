@@ -111,7 +111,7 @@ def arithmetic(encoder: EncoderConfig, recipe: Recipe, rows: Sequence[Mapping[st
     depths, before, total = depth_stages(recipe, encoder), 0, 0.0
     for row in rows:
         progress = float(row.get("progress", 1.0))
-        depth, length = stage(progress, depths), stage(progress, recipe.lengths)
+        depth, length = stage(progress, depths), stage(progress, recipe.batches.lengths)
         shallow = replace(encoder, num_layers=depth, num_groups=1, layers_per_group=1, custom_plan=())
         token = flops_per_token(shallow, length, "finetune") + 3 * recipe.mask_rate * head_flops(encoder)
         total += (int(row["tokens"]) - before) * token

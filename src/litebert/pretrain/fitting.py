@@ -9,9 +9,9 @@ taught after a number of tokens: from there on it falls, however long the run.
 
 import math
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Any
 
+from litebert.config import changed, nested, value_of
 from litebert.nn.config import EncoderConfig
 from litebert.plan.arithmetic import flops_per_token
 from litebert.pretrain.recipe import Recipe, depth_stages, layers_of
@@ -20,8 +20,11 @@ from litebert.train.settings import Bound
 
 LEAST_BATCH = 2048  # tokens; below that gradients are too noisy to be worth the update
 REACHED_SHARE = 0.4  # of the rate of large products that training reaches; a factor of two only moves the batch by one
-WITH_STEPS = ("depths", "order_from", "rate", "muon_rate", "weight_decay")  # fitted by ``found_at_steps``
-WITH_TOKENS = ("decay",)  # fitted by ``found_at_tokens``
+BATCHES = "batches.tokens"
+WITH_STEPS = (  # fitted by ``reference_steps``
+    *("growth.depths", "growth.order_from", "optimiser.rate", "optimiser.muon_rate", "optimiser.weight_decay"),
+)
+WITH_TOKENS = ("schedule.decay",)  # fitted by ``reference_tokens``
 
 
 def fitted(recipe: Recipe, encoder: EncoderConfig, bound: Bound, peak: float, fixed: Collection[str] = ()) -> Recipe:
@@ -30,23 +33,24 @@ def fitted(recipe: Recipe, encoder: EncoderConfig, bound: Bound, peak: float, fi
     A bound in steps is taken at its word.
     """
     tokens = _tokens(recipe, encoder, bound, peak)
-    if bound.steps is None and "batch_tokens" not in fixed:
+    if bound.steps is None and BATCHES not in fixed:
         recipe = _with_batches(recipe, tokens)
-    size = max(size for _, size in recipe.batch_tokens)
+    size = max(size for _, size in recipe.batches.tokens)
     steps = tokens / size if bound.steps is None else float(bound.steps)
     longer: dict[str, Any] = {}
-    if recipe.found_at_steps and steps > recipe.found_at_steps:
-        share = recipe.found_at_steps / steps
+    if recipe.reference_steps and steps > recipe.reference_steps:
+        share = recipe.reference_steps / steps
+        assert recipe.optimiser.rate is not None
         longer = {
-            "depths": tuple((share * begin, depth) for begin, depth in recipe.depths),
-            "order_from": share * recipe.order_from,
-            "rate": math.sqrt(share) * recipe.rate,
-            "muon_rate": math.sqrt(share) * recipe.muon_rate,
-            "weight_decay": share * recipe.weight_decay,
+            "growth.depths": tuple((share * begin, depth) for begin, depth in recipe.growth.depths),
+            "growth.order_from": share * recipe.growth.order_from,
+            "optimiser.rate": math.sqrt(share) * recipe.optimiser.rate,
+            "optimiser.muon_rate": math.sqrt(share) * recipe.optimiser.muon_rate,
+            "optimiser.weight_decay": share * recipe.optimiser.weight_decay,
         }
-    if recipe.found_at_tokens and steps * size > recipe.found_at_tokens:
-        longer["decay"] = 1 - recipe.found_at_tokens / (steps * size) * (1 - recipe.decay)
-    return replace(recipe, **{name: value for name, value in longer.items() if name not in fixed})
+    if recipe.reference_tokens and steps * size > recipe.reference_tokens:
+        longer["schedule.decay"] = 1 - recipe.reference_tokens / (steps * size) * (1 - recipe.schedule.decay)
+    return changed(recipe, {name: value for name, value in longer.items() if name not in fixed})
 
 
 def recipe_for_warm_start(recipe: Recipe, layers: int, trained: int, fixed: Collection[str] = ()) -> Recipe:
@@ -55,30 +59,34 @@ def recipe_for_warm_start(recipe: Recipe, layers: int, trained: int, fixed: Coll
     Depth grows from the trained one on, and where that is all of it, every loss counts from the beginning.
     """
     begun = min(trained, layers)
-    deeper = [(begin, depth) for begin, depth in recipe.depths if layers_of(depth, layers) >= begun]
-    changed: dict[str, Any] = {}
+    deeper = [(begin, depth) for begin, depth in recipe.growth.depths if layers_of(depth, layers) >= begun]
+    others: dict[str, Any] = {}
     if deeper:
-        changed["depths"] = ((0.0, deeper[0][1]), *deeper[1:])
+        others["growth.depths"] = ((0.0, deeper[0][1]), *deeper[1:])
     if begun == layers:
-        changed["order_from"] = 0.0
-    return replace(recipe, **{name: value for name, value in changed.items() if name not in fixed})
+        others["growth.order_from"] = 0.0
+    return changed(recipe, {name: value for name, value in others.items() if name not in fixed})
 
 
 def as_noted(recipe: Recipe, run: RunInfo | None, fixed: Collection[str] = ()) -> Recipe:
     """The recipe fitted as a run was begun with, by its note."""
-    noted = {} if run is None else run.settings.get("recipe", {})
-    names = ["batch_tokens"] if recipe.least_steps or recipe.most_steps else []
-    names += WITH_STEPS if recipe.found_at_steps else ()
-    names += WITH_TOKENS if recipe.found_at_tokens else ()
-    found = {name: noted[name] for name in names if name in noted and name not in fixed}
-    return replace(recipe, **{name: _tuples(value) for name, value in found.items()})
+    noted = {} if run is None else nested(Recipe, run.settings.get("recipe", {}))
+    names = [BATCHES] if recipe.batches.min_steps or recipe.batches.max_steps else []
+    names += WITH_STEPS if recipe.reference_steps else ()
+    names += WITH_TOKENS if recipe.reference_tokens else ()
+    found = {}
+    for name in names:
+        group, _, field = name.partition(".")
+        if field in noted.get(group, {}) and name not in fixed:
+            found[name] = _tuples(noted[group][field])
+    return changed(recipe, found)
 
 
 def in_words(before: Recipe, after: Recipe) -> str:
-    """What fitting has changed, as words that ask for the same: ``batch_tokens=16384 rate=0.00106``."""
-    names = ("batch_tokens", *WITH_STEPS, *WITH_TOKENS)
-    changed = [name for name in names if getattr(before, name) != getattr(after, name)]
-    return " ".join(f"{name}={_word(getattr(after, name))}" for name in changed)
+    """What fitting has changed, as words that ask for the same: ``batches.tokens=16384``."""
+    names = (BATCHES, *WITH_STEPS, *WITH_TOKENS)
+    fitted_ones = [name for name in names if value_of(before, name) != value_of(after, name)]
+    return " ".join(f"{name}={_word(value_of(after, name))}" for name in fitted_ones)
 
 
 def _word(value: Any) -> str:
@@ -102,13 +110,13 @@ def _tokens(recipe: Recipe, encoder: EncoderConfig, bound: Bound, peak: float) -
 
 def _with_batches(recipe: Recipe, tokens: float) -> Recipe:
     """The recipe with its batches halved or doubled until there are enough steps, and not too many."""
-    sizes = [size for _, size in recipe.batch_tokens]
+    sizes = [size for _, size in recipe.batches.tokens]
     smallest, largest, factor = min(sizes), max(sizes), 1.0
-    while tokens / (smallest * factor) < recipe.least_steps and smallest * factor / 2 >= LEAST_BATCH:
+    while tokens / (smallest * factor) < recipe.batches.min_steps and smallest * factor / 2 >= LEAST_BATCH:
         factor /= 2
-    while recipe.most_steps and recipe.most_steps < tokens / (largest * factor) < float("inf"):
+    while recipe.batches.max_steps and recipe.batches.max_steps < tokens / (largest * factor) < float("inf"):
         factor *= 2
-    return replace(recipe, batch_tokens=tuple((begin, int(size * factor)) for begin, size in recipe.batch_tokens))
+    return changed(recipe, {BATCHES: tuple((begin, int(size * factor)) for begin, size in recipe.batches.tokens)})
 
 
 def _flops(recipe: Recipe, encoder: EncoderConfig) -> float:
@@ -116,7 +124,7 @@ def _flops(recipe: Recipe, encoder: EncoderConfig) -> float:
     depths = depth_stages(recipe, encoder)
     ends = (*(begin for begin, _ in depths[1:]), 1.0)
     mean = sum((end - begin) * depth for (begin, depth), end in zip(depths, ends, strict=True)) / encoder.num_layers
-    length = max(length for _, length in recipe.lengths)
+    length = max(length for _, length in recipe.batches.lengths)
     return mean * flops_per_token(encoder, length, "pretrain")
 
 

@@ -32,7 +32,7 @@ def set_initial_values(network: Network, recipe: Recipe, store: Store) -> None:
 
 def scale_outputs(network: Network, recipe: Recipe, _store: Store) -> None:
     """Scale the matrices that write to the residual stream; ``depth``: by 1 / sqrt(2 L), one for each of 2 L writes."""
-    scale = recipe.initial_output_scale
+    scale = recipe.initial.output_scale
     if isinstance(scale, str):
         scale = 1 / math.sqrt(2 * network.config.encoder.num_layers)
     for block in (*network.encoder.attention, *network.encoder.feed_forward):
@@ -44,7 +44,7 @@ def scale_outputs(network: Network, recipe: Recipe, _store: Store) -> None:
 
 def bias_to_frequencies(network: Network, recipe: Recipe, store: Store) -> None:
     """The masked-LM head begins at what it would learn first: how frequent words are."""
-    if recipe.initial_unigram_bias:
+    if recipe.initial.unigram_bias:
         bias = network.heads["masked_lm"].bias
         assert isinstance(bias, Tensor)
         bias.copy_(torch.from_numpy(log_frequencies(store)))
@@ -52,10 +52,10 @@ def bias_to_frequencies(network: Network, recipe: Recipe, store: Store) -> None:
 
 def set_positions(network: Network, recipe: Recipe, _store: Store) -> None:
     """Position vectors that begin as waves (near ones alike), or random ones, of a given size."""
-    table, std = network.encoder.embeddings.position, recipe.initial_position_std
+    table, std = network.encoder.embeddings.position, recipe.initial.position_std
     if table is None:
         return
-    if recipe.initial_positions == "sinusoid":
+    if recipe.initial.positions == "sinusoid":
         offset = network.config.encoder.position_offset
         values = waves(table.num_embeddings - offset, table.embedding_dim)
         size = values.square().mean().sqrt()
@@ -66,22 +66,22 @@ def set_positions(network: Network, recipe: Recipe, _store: Store) -> None:
 
 def init_keys_from_queries(network: Network, recipe: Recipe, _store: Store) -> None:
     """Keys that begin as the queries: at first a token looks at those like it, its neighbours among them."""
-    if recipe.initial_keys is None:
+    if recipe.initial.keys is None:
         return
     width = network.config.encoder.width
     for block in network.encoder.attention:
         assert isinstance(block, AttentionBlock)
-        queries = recipe.initial_keys * block.qkv.weight[:width]
+        queries = recipe.initial.keys * block.qkv.weight[:width]
         block.qkv.weight[: 2 * width].copy_(torch.cat([queries, queries]))
 
 
 def set_embedding_size(network: Network, recipe: Recipe, _store: Store) -> None:
     """The token table and the projection, drawn as before, of another standard deviation."""
     embeddings = network.encoder.embeddings
-    if recipe.initial_embedding_std:
-        _resize(embeddings.token, recipe.initial_embedding_std)
-    if recipe.initial_projection_std and embeddings.projection is not None:
-        _resize(embeddings.projection, recipe.initial_projection_std)
+    if recipe.initial.embedding_std:
+        _resize(embeddings.token, recipe.initial.embedding_std)
+    if recipe.initial.projection_std and embeddings.projection is not None:
+        _resize(embeddings.projection, recipe.initial.projection_std)
 
 
 CHOICES: tuple[Choice, ...] = (

@@ -22,7 +22,7 @@ def check_memory(model: str, config: EncoderConfig, recipe: Recipe, train: Train
     free = available_memory(ranks.device)
     if free is None:
         return
-    length = max(length for _, length in recipe.lengths)
+    length = max(length for _, length in recipe.batches.lengths)
     chunk = 0 if train.compiled else LOGIT_CHUNK
     scores = Scores(share=recipe.mask_rate, chunk=chunk, elastic=recipe.elastic)
     found = predicted(model, config, train, length, ranks.device, free, scores)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -10,11 +10,11 @@ from typing import Any, cast
 import torch
 
 from litebert.checkpoints.folder import Loaded, load_model, model_folder, save_model
-from litebert.config import parse_overrides, preset_names
+from litebert.config import current_name, flat, nearest_field, parse_overrides, preset_names
 from litebert.corpus.frequencies import unigram_entropy
 from litebert.corpus.store import Store
 from litebert.durations import parse_duration
-from litebert.errors import InputError, nearest
+from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
 from litebert.nn.families import preset_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
@@ -22,7 +22,7 @@ from litebert.plan.product import product_rate
 from litebert.pretrain.fitting import as_noted, fitted, in_words, recipe_for_warm_start
 from litebert.pretrain.initial import check_vocabulary, set_initial_values, warm_start
 from litebert.pretrain.memory import check_memory
-from litebert.pretrain.recipe import RECIPE_FIELDS, Recipe, read_recipe, with_suitable_growth
+from litebert.pretrain.recipe import RECIPE_FIELDS, Recipe, is_recipe_word, read_recipe, with_suitable_growth
 from litebert.pretrain.stages import held_out_scores, pretraining_stages
 from litebert.runs import MODEL_FOLDER, RUN_FILE, RunLock, check_run_folder, parent_of, read_run, write_run
 from litebert.text.tokenizers import read_tokenizer
@@ -99,6 +99,7 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, callbacks: Sequence[Call
         _facts(settings, store, config.encoder, train),
         seconds=settings.save_seconds,
         steps=settings.save_steps,
+        read_facts=_current_facts,
     )
     every_rank = [saver, DivergenceGuard(saver), StuckWatch(unigram, settings.recipe.when_stuck())]
     on_first: list[Callback] = []
@@ -127,6 +128,12 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, callbacks: Sequence[Call
     if ranks.first or train.sharded:
         _save_model(settings, network, store, ranks)
     return result
+
+
+def _current_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Facts of a state with the recipe's fields under their names of today."""
+    recipe = {current_name(Recipe, name, value): value for name, value in facts["recipe"].items()}
+    return {**facts, "recipe": recipe}
 
 
 def _reporting(settings: PretrainSettings, unigram: float) -> list[Callback]:
@@ -189,7 +196,7 @@ def network_config(settings: PretrainSettings, store: Store) -> NetworkConfig:
             f"vocab_size is {encoder.vocab_size} but {settings.corpus} was made with a tokenizer of "
             f"{store.vocab_size} pieces; leave vocab_size out or build the store again"
         )
-    longest = max(length for _, length in settings.recipe.lengths)
+    longest = max(length for _, length in settings.recipe.batches.lengths)
     if longest > encoder.max_positions:
         raise InputError(
             f"inputs of {longest} tokens do not fit the model's {encoder.max_positions} positions; choose shorter "
@@ -202,27 +209,26 @@ def network_config(settings: PretrainSettings, store: Store) -> NetworkConfig:
 def train_settings(settings: PretrainSettings, ranks: Ranks, precision: Precision, width: int) -> TrainSettings:
     """What the trainer needs, with what was left open decided for the device and the width of the model."""
     recipe, device = settings.recipe, ranks.device
-    smallest = min(tokens for _, tokens in recipe.batch_tokens)
-    micro = settings.micro_tokens or recipe.micro_tokens
+    smallest = min(tokens for _, tokens in recipe.batches.tokens)
+    micro = settings.micro_tokens or recipe.batches.micro_tokens
     if not micro:
         micro = min(65_536 if device.type == "cuda" else 4_096, smallest // ranks.world)
-    for _, tokens in recipe.batch_tokens:
+    for _, tokens in recipe.batches.tokens:
         if tokens % (micro * ranks.world):
             raise InputError(
                 f"a batch of {tokens} tokens does not divide into {ranks.world} ranks of {micro} tokens; choose "
-                f"batch_tokens as a multiple of {micro * ranks.world}"
+                f"batches.tokens as a multiple of {micro * ranks.world}"
             )
     return TrainSettings(
         bound=settings.bound,
-        optimiser=recipe.optimiser_settings(width),
-        schedule=recipe.schedule_settings(),
-        batch_tokens=recipe.batch_tokens,
+        optimiser=recipe.optimiser_for(width),
+        schedule=recipe.schedule,
+        batch_tokens=recipe.batches.tokens,
         micro_tokens=micro,
         precision=precision,
         half_residual=True,
         compiled=device.type == "cuda" if settings.compiled is None else settings.compiled,
         checkpointing=settings.checkpointing,
-        clip=recipe.clip,
         sharded=settings.sharded,
         seed=settings.seed,
     )
@@ -233,7 +239,7 @@ def _facts(settings: PretrainSettings, store: Store, encoder: EncoderConfig, tra
     return {
         "corpus": store.fingerprint,
         "encoder": dataclasses.asdict(encoder),
-        "recipe": dataclasses.asdict(settings.recipe),
+        "recipe": flat(settings.recipe),
         "micro_tokens": train.micro_tokens,
         "precision": train.precision,
         "seed": settings.seed,
@@ -295,9 +301,10 @@ def settings_from(
     Without a bound the recipe's own number of steps counts.
     """
     _check_words(preset, words)
-    for_recipe = [word for word in words if word.partition("=")[0] in RECIPE_FIELDS]
+    for_recipe = [word for word in words if is_recipe_word(word)]
     chosen = read_recipe(recipe, for_recipe)
-    if chosen.depths and not any(word.startswith("depths=") for word in for_recipe):
+    fixed = frozenset(current_name(Recipe, word.partition("=")[0]) for word in for_recipe)
+    if chosen.growth.depths and "growth.depths" not in fixed:
         others = [word for word in words if word not in for_recipe]
         chosen = with_suitable_growth(chosen, preset_config(preset, (*chosen.model, *others)))
     if precision not in (None, "bf16", "fp16", "fp32"):
@@ -308,7 +315,7 @@ def settings_from(
         out=out,
         recipe=chosen,
         bound=bound or Bound(steps=chosen.steps),
-        fixed=frozenset(word.partition("=")[0] for word in for_recipe),
+        fixed=fixed,
         overrides=tuple(word for word in words if word not in for_recipe),
         device=usable_device(device),
         precision=cast(Precision | None, precision),
@@ -338,4 +345,4 @@ def _check_words(preset: str, words: Sequence[str]) -> None:
     known = RECIPE_FIELDS | {field.name for field in dataclasses.fields(EncoderConfig) if field.init}
     for name in parse_overrides(words):
         if name not in known:
-            raise InputError(f"neither the model nor the recipe has a field '{name}'{nearest(name, known)}")
+            raise InputError(f"neither the model nor the recipe has a field '{name}'{nearest_field(name, known)}")

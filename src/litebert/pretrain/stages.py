@@ -29,16 +29,15 @@ from litebert.train.trainer import Evaluate
 def pretraining_stages(recipe: Recipe, encoder: EncoderConfig, store: Store, train: TrainSettings) -> list[Stage]:
     """The stages of a run, one from each point on at which the recipe changes something."""
     chunk, depths = 0 if train.compiled else LOGIT_CHUNK, depth_stages(recipe, encoder)
-    sources = {
-        begin: Batches(store, "train", _batch_settings(recipe, train, length)) for begin, length in recipe.lengths
-    }
+    lengths = recipe.batches.lengths
+    sources = {begin: Batches(store, "train", _batch_settings(recipe, train, length)) for begin, length in lengths}
     stages = []
-    for begin in sorted({begin for begin, _ in (*recipe.lengths, *depths)} | {recipe.order_from}):
-        length_begin, length = [pair for pair in recipe.lengths if pair[0] <= begin][-1]
+    for begin in sorted({begin for begin, _ in (*lengths, *depths)} | {recipe.growth.order_from}):
+        length_begin, length = [pair for pair in lengths if pair[0] <= begin][-1]
         depth = stage_value(begin, depths)
-        plain = Pretraining(length, chunk, depth, recipe.order_pull)
+        plain = Pretraining(length, chunk, depth, recipe.order_grad_ratio)
         shallower = shallower_depths(depth, encoder.num_layers) if recipe.elastic else ()
-        late = ("order", "shallow_order") if begin < recipe.order_from else ()
+        late = ("order", "shallow_order") if begin < recipe.growth.order_from else ()
         stages.append(
             Stage(
                 name=f"length {length} from {length_begin:g}",
@@ -63,7 +62,7 @@ def held_out_scores(
     if not store.split("held_out").num_tokens or not most:
         return None
     scorers = {}
-    for length in {length for _, length in recipe.lengths}:
+    for length in {length for _, length in recipe.batches.lengths}:
         plain = _batch_settings(recipe, train, length)
         chosen = dataclasses.replace(plain, rate=HELD_OUT_RATE, masking=recipe.eval_masking)
         scorers[length] = HeldOut(Batches(store, "held_out", chosen), most, ranks)

@@ -97,7 +97,7 @@ def plan_study(settings: StudySettings) -> Done:
     parameters, grows = {}, {}
     for row in study.rows:
         chosen = row_settings(settings, study, row, 0)
-        grows[row.label] = bool(chosen.recipe.depths)
+        grows[row.label] = bool(chosen.recipe.growth.depths)
         config = network_config(chosen, store)
         parameters[row.name] = count_parameters(config.encoder).bare
     notes = study.notes
@@ -241,7 +241,7 @@ def _run_row(
         if pretrain(chosen).status == "stopped":
             return False
     shared = shared or others_at_work(_claims(settings), own=_claim(folder))
-    length = chosen.recipe.lengths[-1][1]
+    length = chosen.recipe.batches.lengths[-1][1]
     own = chosen.recipe.order
     asked = (own, *(order for order in ORDERS if order != own)) if "nsp_accuracy" in study.metrics else (own,)
     depths = [other.depth for other in study.rows if other.model == row.name and other.depth is not None]

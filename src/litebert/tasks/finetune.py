@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from litebert.checkpoints.folder import save_model
+from litebert.config import changed, current_name, flat
 from litebert.errors import InputError
 from litebert.nn.network import Network
 from litebert.runs import (
@@ -126,9 +127,9 @@ def _attempts(settings: FinetuneSettings, prepared: Prepared, callbacks: Sequenc
     resume = settings.resume
     while True:
         seed = settings.seed + NEXT_SEED * len(failed)
-        assert prepared.recipe.rate is not None
-        rate = prepared.recipe.rate * prepared.recipe.restart_factor ** len(failed)
-        recipe = replace(prepared.recipe, rate=rate)
+        assert prepared.recipe.optimiser.rate is not None
+        rate = prepared.recipe.optimiser.rate * prepared.recipe.restart_factor ** len(failed)
+        recipe = changed(prepared.recipe, {"optimiser.rate": rate})
         last = len(failed) >= recipe.restarts
         attempt = _Attempt(settings, replace(prepared, recipe=recipe), seed, callbacks, last=last)
         verdict = attempt.run(resume)
@@ -318,7 +319,7 @@ class _Attempt:
             probed,
             chance=chance_loss(data.kind, prepared.train, prepared.inputs, len(data.labels)),
             steps=recipe.steps,
-            warmup=recipe.warmup,
+            warmup=recipe.schedule.warmup,
         )
         own = TaskObjective(data.kind, prepared.inputs.longest, options=batches.options, answerable=heads.answerable)
         stage = Stage("train", 0.0, batches, own, weights={"answerable": ANSWERABLE_WEIGHT})
@@ -332,6 +333,7 @@ class _Attempt:
             seconds=settings.save_seconds,
             steps=settings.save_steps,
             ends=False,
+            read_facts=_current_facts,
         )
         run, reporting = settings.out, list[Callback]()
         if settings.watched:
@@ -366,14 +368,13 @@ class _Attempt:
         )
         return batches, TrainSettings(
             bound=Bound(steps=recipe.steps, seconds=settings.budget),
-            optimiser=recipe.optimiser(),
-            schedule=recipe.schedule_settings(),
+            optimiser=recipe.optimiser,
+            schedule=recipe.schedule,
             batch_tokens=((0.0, batches.passes),),  # counted in forward passes
             micro_tokens=1,
             precision=precision,
             compiled=settings.compiled,
             cuda_graphs=cuda_graphs,
-            clip=recipe.clip,
             seed=self.seed,
             score_steps=_score_steps(recipe, batches.steps),
             log_every=min(50, max(1, recipe.steps // 40)),
@@ -394,7 +395,7 @@ class _Attempt:
         return {
             "data": prepared.fingerprint,
             "encoder": asdict(prepared.source.network.config.encoder),
-            "recipe": asdict(prepared.recipe),
+            "recipe": flat(prepared.recipe),
             "precision": precision,
             "seed": self.seed,
             **({"teaching": prepared.teaching.facts()} if prepared.teaching else {}),
@@ -427,6 +428,12 @@ class _Attempt:
             shutil.rmtree(settings.out / CHECKPOINTS, ignore_errors=True)
         notes = (*self.result.notes, *([self.trainer.stop_reason] if self.trainer.stop_reason else []))
         return FinetuneResult(status, state.step, best.best_step, score, figures, notes, failed, seconds, state.tokens)
+
+
+def _current_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Facts of a state with the recipe's fields under their names of today."""
+    recipe = {current_name(FinetuneRecipe, name, value): value for name, value in facts["recipe"].items()}
+    return {**facts, "recipe": recipe}
 
 
 def _score_steps(recipe: FinetuneRecipe, epoch: int) -> int:

@@ -8,7 +8,7 @@ ranks those that save or judge belong on every rank, those that write figures on
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +93,8 @@ class SaveStates(Callback):
 
     With ``ends`` also before the first step and after the last, so that there is always a state to roll back to. The
     last ``keep`` states stay, and the best by held-out loss. ``facts`` (shape, data, recipe) must be the same on
-    resume. States are whole, not sharded, so a run may continue with another number of ranks.
+    resume; ``read_facts`` brings those of an older version up to date. States are whole, not sharded, so a run may
+    continue with another number of ranks.
     """
 
     name = "saver"
@@ -107,7 +108,9 @@ class SaveStates(Callback):
         seconds: float = 300.0,
         steps: int | None = None,
         ends: bool = True,
+        read_facts: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
     ) -> None:
+        self._read_facts = read_facts
         self.run, self.facts, self.keep, self.seconds, self.steps, self.ends = run, facts, keep, seconds, steps, ends
         self.best: float | None = None
         self._saved = 0.0  # on the clock
@@ -160,7 +163,7 @@ class SaveStates(Callback):
         _, state, notes = found
         for note in notes if trainer.ranks.first else ():
             log.warning("%s", note)
-        changed = _changed(state["facts"], self.facts)
+        changed = _changed(self._read_facts(state["facts"]), self.facts)
         if changed:
             raise InputError(f"{self.run} was begun with {changed}; resume with the same, or begin a new run")
         trainer.load_state_dict(state)

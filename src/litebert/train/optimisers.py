@@ -199,6 +199,7 @@ def build_optimiser(network: Network, settings: OptimiserSettings) -> Optimiser:
 
 
 def _group(kind: _Kind, named: Named, settings: OptimiserSettings, *, by_muon: bool = False) -> dict[str, Any]:
+    assert settings.rate is not None
     rate = (settings.muon_rate if by_muon else settings.rate) * settings.part_rate(kind.part)
     return {
         "params": named,

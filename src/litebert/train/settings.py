@@ -4,11 +4,11 @@ Settings are checked when they are made. No torch here, so that recipes are show
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from litebert.errors import InputError, nearest
-from litebert.train.schedules import ScheduleSettings, check_stages, stage
+from litebert.train.schedules import ScheduleSettings, check_stages, square_root_rate, stage
 
 if TYPE_CHECKING:
     from litebert.train.trainer import TrainState
@@ -28,20 +28,23 @@ class OptimiserSettings:
     """
 
     name: OptimiserName = "adamw"
-    rate: float = 1e-3
+    rate: float | None = 1e-3  # None: by the width of the model, in fine-tuning
+    rate_at_batch: int = 0  # batch tokens that the rate is for; smaller ones follow the square root; 0: any
+    pooler_rate_at_width: int = 0  # up to which the pooler has the rate; wider ones less, as 1 / width; 0: any
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-6
     weight_decay: float = 0.01  # never on norms and biases
     part_rates: tuple[tuple[str, float], ...] = ()
     muon_rate: float = 0.02  # of the matrices inside the blocks, where the name is muon; all else has ``rate``
     muon_momentum: float = 0.95
+    clip: float = 1.0  # of the norm of all gradients; 0: none
 
     def __post_init__(self) -> None:
         if self.name not in OPTIMISERS:
             raise InputError(f"there is no optimiser '{self.name}'{nearest(self.name, OPTIMISERS)}")
-        for name in ("rate", "muon_rate", "eps"):
-            if not (0 < getattr(self, name) < math.inf):
-                raise InputError(f"{name} is {getattr(self, name)} but must be a number above 0")
+        for name, value in (("rate", self.rate), ("muon_rate", self.muon_rate), ("eps", self.eps)):
+            if value is not None and not 0 < value < math.inf:
+                raise InputError(f"{name} is {value} but must be a number above 0")
         if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
             raise InputError(f"betas is {self.betas} but must be two numbers from 0 to below 1, such as 0.9 and 0.999")
         if not 0 <= self.weight_decay < math.inf:
@@ -60,6 +63,22 @@ class OptimiserSettings:
             if not 0 <= factor < math.inf:
                 raise InputError(f"part_rates has {factor} for {part} but a factor must be 0 or more")
             seen.add(part)
+
+    def for_run(self, batch: int, width: int) -> "OptimiserSettings":
+        """With rates fitted to a batch of so many tokens, and the pooler's to the width of a model."""
+        assert self.rate is not None
+        factor = min(1.0, square_root_rate(1.0, self.rate_at_batch, batch)) if self.rate_at_batch else 1.0
+        rates = dict(self.part_rates)
+        if self.pooler_rate_at_width:
+            rates.setdefault("pooler", min(1.0, self.pooler_rate_at_width / width))
+        return replace(
+            self,
+            rate=factor * self.rate,
+            muon_rate=factor * self.muon_rate,
+            part_rates=tuple(rates.items()),
+            rate_at_batch=0,
+            pooler_rate_at_width=0,
+        )
 
     def part_rate(self, part: str) -> float:
         """The factor of a part of the model."""
@@ -109,7 +128,6 @@ class TrainSettings:
     half_residual: bool = False  # the residual stream in half precision, too, where the forward pass is
     compiled: bool = False
     checkpointing: bool = False
-    clip: float = 1.0
     cuda_graphs: bool = False  # passes recorded once for each shape and replayed: on a GPU, for fixed shapes
     sharded: bool = False  # FSDP2 instead of DDP when there are several ranks
     seed: int = 0

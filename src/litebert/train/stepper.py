@@ -96,7 +96,7 @@ class Stepper:
         counts, tokens = self._count(stage, batches)
         self.optimiser.set_rate(rate)
         sums = self._gradients(stage, batches, counts)
-        norm = self.update(self.scaler, self.settings.clip)
+        norm = self.update(self.scaler, self.settings.optimiser.clip)
         weights = {name: stage.weight(name) for name in sums}
         return StepLosses(number, self.stages.index(stage), tokens, counts, weights, sums, norm)
 

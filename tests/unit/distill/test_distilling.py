@@ -14,7 +14,17 @@ from litebert.tasks.predicting import load_predictor
 from litebert.train.metrics import read_metrics
 from litebert.train.trainer import Trainer
 
-WORDS = ["batch=32", "scores=1", "rate=3e-3", "patience=0", "restarts=0", "--device", "cpu", "--label", "kind"]
+WORDS = [
+    "batch=32",
+    "scores=1",
+    "optimiser.rate=3e-3",
+    "patience=0",
+    "restarts=0",
+    "--device",
+    "cpu",
+    "--label",
+    "kind",
+]
 
 
 def scores(folder) -> np.ndarray:
@@ -65,7 +75,17 @@ def test_layers_of_the_teacher_with_its_head_begin_as_its_student(litebert, save
     teacher = save("teacher", "classify")
     data = table(teacher, "classify", 60)
     code, _, err = litebert(
-        "distill", teacher, "steps=1", *WORDS, "rate=1e-9", "--data", data, "--keep", "1,3", "-o", tmp_path / "half"
+        "distill",
+        teacher,
+        "steps=1",
+        *WORDS,
+        "optimiser.rate=1e-9",
+        "--data",
+        data,
+        "--keep",
+        "1,3",
+        "-o",
+        tmp_path / "half",
     )
     assert code == 0, err
     theirs, ours = (load_model(folder).network.state_dict() for folder in (teacher, tmp_path / "half"))

@@ -40,12 +40,16 @@ def test_a_folder_in_place_of_a_preset(tmp_path, monkeypatch):
 
 
 def test_a_plain_number_is_one_stage():
-    recipe = read_recipe("budget", ["batch_tokens=4096", "lengths=64", "depths=0.5"])
-    assert (recipe.batch_tokens, recipe.lengths, recipe.depths) == (((0.0, 4096),), ((0.0, 64),), ((0.0, 0.5),))
-    assert read_recipe("budget", ["lengths=[[0,64],[0.5,128]]"]).lengths == ((0.0, 64), (0.5, 128))
-    chosen = settings("albert-tiny", "batch_tokens=4096", "num_layers=2")
-    assert chosen.recipe.batch_tokens == ((0.0, 4096),)
-    assert chosen.fixed == {"batch_tokens"} and chosen.overrides == ("num_layers=2",)
+    recipe = read_recipe("budget", ["batches.tokens=4096", "batches.lengths=64", "growth.depths=0.5"])
+    assert (recipe.batches.tokens, recipe.batches.lengths, recipe.growth.depths) == (
+        ((0.0, 4096),),
+        ((0.0, 64),),
+        ((0.0, 0.5),),
+    )
+    assert read_recipe("budget", ["batches.lengths=[[0,64],[0.5,128]]"]).batches.lengths == ((0.0, 64), (0.5, 128))
+    chosen = settings("albert-tiny", "batches.tokens=4096", "num_layers=2")
+    assert chosen.recipe.batches.tokens == ((0.0, 4096),)
+    assert chosen.fixed == {"batches.tokens"} and chosen.overrides == ("num_layers=2",)
 
 
 @pytest.mark.parametrize(("text", "said"), [("5", "for 5 in a hundred write 5%"), ("100%", "to below 100%")])

@@ -21,7 +21,9 @@ TINY = ("vocab_size=60", "num_layers=4", "width=16", "embedding_width=8", "num_h
 
 
 def stages(depths: str, *words: str):
-    return depth_stages(read_recipe("budget", (f"depths={depths}",)), preset_config("albert-tiny", (*TINY, *words)))
+    return depth_stages(
+        read_recipe("budget", (f"growth.depths={depths}",)), preset_config("albert-tiny", (*TINY, *words))
+    )
 
 
 def test_layers_and_shares_of_all_layers():
@@ -74,9 +76,11 @@ def test_a_named_recipe_grows_only_models_that_can(grown_recipe, tmp_path):
         chosen = settings_from("albert-tiny", words, tmp_path, tmp_path, bound=None, recipe=grown_recipe, device="cpu")
         return chosen.recipe
 
-    assert recipe().depths == ((0.0, 0.5), (0.5, 1.0))
-    assert recipe("share=none").depths == ()
-    assert recipe("share=none", "depths=[[0,0.5]]").depths == ((0.0, 0.5),)  # asked for, and refused by the run
+    assert recipe().growth.depths == ((0.0, 0.5), (0.5, 1.0))
+    assert recipe("share=none").growth.depths == ()
+    assert recipe("share=none", "growth.depths=[[0,0.5]]").growth.depths == (
+        (0.0, 0.5),
+    )  # asked for, and refused by the run
 
 
 @pytest.fixture(scope="module")

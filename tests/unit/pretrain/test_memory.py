@@ -10,7 +10,7 @@ from litebert.errors import InputError
 from litebert.nn.families import preset_config
 from litebert.plan.work import Scores
 from litebert.pretrain import memory
-from litebert.pretrain.recipe import Recipe
+from litebert.pretrain.recipe import BatchPlan, Recipe
 from litebert.train.parallel import Ranks
 from litebert.train.schedules import ScheduleSettings
 from litebert.train.settings import Bound, OptimiserSettings, TrainSettings
@@ -32,7 +32,9 @@ def settings(micro: int, *, batches=((0.0, 65_536),), checkpointing: bool = Fals
 
 def check(train: TrainSettings, **recipe) -> None:
     ranks = Ranks(0, 1, torch.device("cpu"), None)
-    memory.check_memory("albert-small", CONFIG, Recipe(lengths=((0.0, 128),), **recipe), train, ranks)
+    memory.check_memory(
+        "albert-small", CONFIG, Recipe(batches=BatchPlan(lengths=((0.0, 128),)), **recipe), train, ranks
+    )
 
 
 def test_a_batch_too_large_is_refused_and_the_one_named_fits(monkeypatch):
