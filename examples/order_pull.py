@@ -22,8 +22,8 @@ from litebert.corpus.batches import Batches
 from litebert.corpus.store import Store
 from litebert.errors import InputError
 from litebert.nn.layout import Layout
-from litebert.pretrain.objective import LOGIT_CHUNK, Pretraining
 from litebert.pretrain.initial import check_vocabulary
+from litebert.pretrain.objective import LOGIT_CHUNK, Pretraining
 from litebert.text.tokenizers import read_tokenizer
 
 CPU = torch.device("cpu")

@@ -30,7 +30,7 @@ class OurPretraining:
         self.device, self.numbers, self.settings, self.weights = device, numbers, optimiser, network.state_dict()
         self.objective = Pretraining(length, 0 if compiled else LOGIT_CHUNK)
         self.learner = Learner(copy.deepcopy(network).to(device).train(), self.objective)
-        self.learner.network.encoder.narrow_stream()
+        self.learner.network.encoder.half_residual()
         if compiled:
             self.learner.compile()
 

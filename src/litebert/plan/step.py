@@ -74,7 +74,7 @@ def training_step(
     """A function that takes one step of a new network on ``batch`` and gives the loss."""
     network = pretraining_network(config).to(device).train()
     network.encoder.checkpointing = checkpointing
-    network.encoder.narrow_stream(narrow)
+    network.encoder.half_residual(narrow)
     optimiser = torch.optim.AdamW(network.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
     loss_of = torch.compile(pretraining_loss, dynamic=False) if compiled else pretraining_loss
     scaler = torch.amp.GradScaler(device, enabled=precision == "fp16" and device == "cuda")

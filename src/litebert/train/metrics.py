@@ -46,7 +46,7 @@ class Metrics:
             whole = False
         if not whole:
             raise InputError(
-                f"no room left to write {self.path}; the states saved before are whole; free some space and go on with "
+                f"no room left to write {self.path}; states saved before are whole; free some space and continue with "
                 "--resume"
             )
 

@@ -74,7 +74,7 @@ class Stepper:
     def __init__(self, network: Network, stages: Sequence[Stage], settings: TrainSettings, ranks: Ranks) -> None:
         self.network, self.stages, self.settings, self.ranks = network, list(stages), settings, ranks
         network.encoder.checkpointing = settings.checkpointing
-        network.encoder.narrow_stream(settings.half_residual)
+        network.encoder.half_residual(settings.half_residual)
         if settings.checkpointing and ranks.device.type == "cpu":
             return_large_blocks()  # or the heap keeps what checkpointing saves
         network.train()

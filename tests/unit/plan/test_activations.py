@@ -33,7 +33,7 @@ VARIANTS = [
 def saved_bytes(config: EncoderConfig, batch: Batch, precision: Precision, narrow: bool = False) -> int:
     """Bytes that autograd keeps from one forward pass, parameters and their half copies not counted."""
     network = pretraining_network(config).train()
-    network.encoder.narrow_stream(narrow)
+    network.encoder.half_residual(narrow)
     shapes = {tuple(weight.shape) for weight in network.parameters() if weight.dim() == 2}
     shapes |= {shape[::-1] for shape in shapes}
     addresses = {weight.untyped_storage().data_ptr() for weight in network.parameters()}
