@@ -47,11 +47,11 @@ class DistillObjective:
 
     def parts(self, network: Network, tensors: Mapping[str, Tensor]) -> dict[str, Part]:
         longest = self.own.bound(tensors)
-        said, states = self._run(network, tensors, longest)
+        answers, states = self._run(network, tensors, longest)
         with torch.no_grad():
             taught, wanted = self._run(self.teacher, tensors, longest)
-        parts = self.own.judge(said, tensors, longest)
-        parts["soft"] = _without_right(self._soft(said.scores, taught.scores, tensors))
+        parts = self.own.judge(answers, tensors, longest)
+        parts["soft"] = _without_right(self._soft(answers.scores, taught.scores, tensors))
         if self.settings.states != "none":
             heads = cast(Mapping[str, nn.Module], network.heads)
             parts["states"] = _without_right(_unlike(states, wanted, tensors["real"], _projection(heads)))
@@ -67,19 +67,19 @@ class DistillObjective:
             states = [network.encoder(tensors["ids"], layout, segments)]
         return read_head(network, self.own.kind, states[-1], layout), states
 
-    def _soft(self, said: Tensor, taught: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
+    def _soft(self, answers: Tensor, taught: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
         """How far the answers are from the teacher's, summed over the units of the batch.
 
         Softened losses are multiplied by the squared temperature, or their gradients would shrink with it.
         """
         heat = self.settings.temperature
         if self.own.kind == "regress":
-            lost = F.mse_loss(said, taught, reduction="none")[:, 0]
+            lost = F.mse_loss(answers, taught, reduction="none")[:, 0]
             return lost.masked_fill(tensors["values"].isnan(), 0.0).sum()
         if self.own.kind == "multilabel":
-            lost = F.binary_cross_entropy_with_logits(said / heat, (taught / heat).sigmoid(), reduction="none")
+            lost = F.binary_cross_entropy_with_logits(answers / heat, (taught / heat).sigmoid(), reduction="none")
             return heat**2 * lost.masked_fill(tensors["values"].isnan(), 0.0).mean(-1).sum()
-        target, found = (taught / heat).log_softmax(-1), (said / heat).log_softmax(-1)
+        target, found = (taught / heat).log_softmax(-1), (answers / heat).log_softmax(-1)
         lost = F.kl_div(found, target, reduction="none", log_target=True).sum(-1)
         return heat**2 * lost.masked_fill(tensors["labels"] == IGNORED, 0.0).sum()
 

@@ -74,10 +74,10 @@ def _nearness(prepared: Prepared, teacher: Teacher, model: Path, device: str) ->
     )
     scores: list[tuple[float, float, float]] = []
     for part in prepared.dev:
-        taught, said = (one.predict_encoded(part.items, part.inputs) for one in (master, student))
-        metrics = [compute_metrics(prepared.data, part.items, found) for found in (taught, said)]
+        taught, learnt = (one.predict_encoded(part.items, part.inputs) for one in (master, student))
+        metrics = [compute_metrics(prepared.data, part.items, found) for found in (taught, learnt)]
         name = prepared.data.metrics[0]
-        scores.append((metrics[0][name], metrics[1][name], _agreement(taught, said)))
+        scores.append((metrics[0][name], metrics[1][name], _agreement(taught, learnt)))
     means = np.mean(scores, axis=0)
     return DistillReport(
         metric=prepared.data.metrics[0],
@@ -90,8 +90,8 @@ def _nearness(prepared: Prepared, teacher: Teacher, model: Path, device: str) ->
     )
 
 
-def _agreement(taught: list[Prediction], said: list[Prediction]) -> float:
-    labels: list[tuple[Any, Any]] = [(one.label, other.label) for one, other in zip(taught, said, strict=True)]
+def _agreement(taught: list[Prediction], learnt: list[Prediction]) -> float:
+    labels: list[tuple[Any, Any]] = [(one.label, other.label) for one, other in zip(taught, learnt, strict=True)]
     if isinstance(labels[0][0], float):
         return pearson([one for one, _ in labels], [other for _, other in labels])
     return float(np.mean([one == other for one, other in labels]))

@@ -16,6 +16,7 @@ from litebert.errors import InputError
 from litebert.nn.network import Network
 from litebert.runs import Parent, parent_of
 from litebert.tasks.examples import Kind, TaskData
+from litebert.tasks.find import read_task
 from litebert.tasks.objective import TaskObjective
 from litebert.tasks.predicting import TaskNote, check_fits, read_note
 from litebert.text.tokenizer import Tokenizer
@@ -88,3 +89,20 @@ def check_task(teacher: Teacher, data: TaskData) -> None:
     check_fits(teacher.note, data, teacher.folder)
     if teacher.note.labels != data.labels and set(teacher.note.labels) == set(data.labels):
         raise InputError(f"the labels of {data.name} are in another order than those of the teacher, {teacher.folder}")
+
+
+def read_for(
+    note: TaskNote, task: str | None, data: Path | None, text: str | None, label: str | None, dev: Path | None
+) -> TaskData:
+    """A named task, or a file; by default with the columns, kind and labels that the model was fine-tuned with."""
+    if task is not None:
+        return read_task(task, data, text=text, label=label, dev=dev)
+    return read_task(
+        None,
+        data,
+        text=text or ",".join(note.text) or None,
+        label=label or note.label or None,
+        kind=note.kind,
+        labels=note.labels or None,
+        dev=dev,
+    )

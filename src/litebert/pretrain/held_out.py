@@ -85,7 +85,7 @@ class HeldOut:
 
 @dataclass(frozen=True, kw_only=True)
 class DepthScore:
-    """Means at a depth: ``mlm_loss``, ``mlm_accuracy`` and, where the network tells order, ``order_...``."""
+    """Means at a depth: ``mlm_loss``, ``mlm_accuracy`` and, where the network has an order head, ``order_...``."""
 
     depth: int
     figures: Mapping[str, float]
@@ -101,7 +101,7 @@ def score_depths(
     device: torch.device,
     progress: Progress,
 ) -> list[DepthScore]:
-    """Scores on about so many tokens of held-out text, after all layers and at these depths, the deepest first.
+    """Scores on about ``tokens`` of held-out text, after all layers and at these depths, the deepest first.
 
     ``order`` is what pairs ask.
     """
@@ -124,7 +124,7 @@ def prefix_of(depth: int) -> str:
 
 
 def scored_tokens(store: Store, settings: BatchSettings, device: torch.device, asked: int = 0) -> int:
-    """About how much of the held-out text is scored: so many tokens, at least a batch; 0: what there is time for."""
+    """About how many tokens of held-out text are scored: those asked for, at least a batch; 0: a default."""
     return min(store.split("held_out").num_tokens, max(settings.budget, asked or MOST_TOKENS[device.type]))
 
 
@@ -155,7 +155,7 @@ def score_network(
     tokens: int = 0,
     progress: Progress = lambda _: None,
 ) -> Table:
-    """Sums of every kind, after all layers and at these depths out of the same pass, on so many tokens (0: enough).
+    """Sums of every kind, after all layers and at these depths from one pass, on about ``tokens`` (0: a default).
 
     Masked words are counted on inputs of the first order only: that of the training.
     """

@@ -119,7 +119,7 @@ def check_vocabulary(theirs: Tokenizer | None, ours: Tokenizer, source: str, cor
 
 @torch.no_grad()
 def warm_start(network: Network, source: Network) -> str:
-    """Copy what fits: every shared part as it is, unshared blocks from the same relative depth. Says what was done."""
+    """Copy what fits, unshared blocks from the same relative depth; gives a sentence on what was copied."""
     theirs = source.state_dict()
     depths, source_depths = network.config.encoder.num_layers, source.config.encoder.num_layers
     copied = left = 0

@@ -85,7 +85,7 @@ class Recipe:
 
     about: str = ""
     order: Literal["sop", "nsp", "none"] = "sop"
-    order_grad_ratio: float = 0.0  # gradient of the order loss at the layers over that of masked words; 0: as it is
+    order_grad_ratio: float = 0.0  # gradient of the order loss at the layers over that of masked words; 0: unscaled
     masking: Literal["ngram", "whole-word", "plain"] = "ngram"
     mask_rate: float = 0.15
     edges: Literal["masking", "pairs"] = "masking"  # under sop, what beginnings and ends of documents are for
@@ -97,8 +97,8 @@ class Recipe:
     schedule: ScheduleSettings = field(default_factory=ScheduleSettings)
     initial: InitialValues = InitialValues()
     steps: int | None = None  # the recipe's own length, where no budget is given
-    reference_steps: int = 0  # longer runs grow and begin order after as many steps, with lower rates; 0: as they are
-    reference_tokens: int = 0  # in runs of more the rate falls after as many tokens; 0: as ``schedule.decay`` has it
+    reference_steps: int = 0  # longer runs keep the absolute step of growth, at lower rates; 0: off
+    reference_tokens: int = 0  # longer runs keep the absolute token count at which the rate starts to fall; 0: off
     model: tuple[str, ...] = ()  # fields of the preset that the recipe changes, such as dropout=0
 
     RENAMED: ClassVar[dict[str, str]] = {

@@ -48,7 +48,7 @@ class PretrainSettings:
     out: Path
     recipe: Recipe
     bound: Bound
-    fixed: frozenset[str] = frozenset()  # fields of the recipe to leave as they are, whatever the time
+    fixed: frozenset[str] = frozenset()  # fields of the recipe that the user set: they are not fitted
     fit_to: Bound | None = None  # the time that the recipe is fitted to where that is not the bound: in a dry run
     overrides: tuple[str, ...] = ()  # of the model
     source: str | None = None  # a model to start from
@@ -176,7 +176,7 @@ def _network(
 
 
 def _recipe(settings: PretrainSettings, encoder: EncoderConfig, peak: float, trained: int | None) -> Recipe:
-    """The recipe for the time there is and the layers that are ``trained``; a resumed run goes on as it began."""
+    """The recipe for the time there is and the layers that are ``trained``; a resumed run keeps its own."""
     recipe = settings.recipe
     if trained is not None:
         recipe = recipe_for_warm_start(recipe, encoder.num_layers, trained, settings.fixed)
@@ -327,7 +327,7 @@ def settings_from(
 def bound_from(
     *, budget: str | None, steps: int | None, flops: float | None, tokens: float | None = None
 ) -> Bound | None:
-    """How long to train, where that was said."""
+    """How long to train; None where nothing was given."""
     if budget is None and steps is None and tokens is None and flops is None:
         return None
     return Bound(

@@ -63,9 +63,8 @@ def distill(
     from litebert.distill.settings import DistillSettings, parse_states
 
     how = DistillSettings(temperature=temperature, hard=hard, states=parse_states(states), states_weight=states_weight)
-    from litebert.distill.reading import read_for
     from litebert.distill.run import distill as run
-    from litebert.distill.teacher import load_teacher
+    from litebert.distill.teacher import load_teacher, read_for
 
     master = load_teacher(teacher, how)
     read = read_for(master.note, task, data, text, label, dev)

@@ -69,7 +69,7 @@ __all__ = ["FinetuneResult", "FinetuneSettings", "Prepared", "check_folder", "fi
 log = logging.getLogger(__name__)
 
 NEXT_SEED = 1000  # added to the seed after a collapse
-FORWARD_SHARE = 2  # a training pass has room for so many times the tokens of a prediction's, per step
+FORWARD_SHARE = 2  # tokens of a training pass as a multiple of those of a prediction pass
 SMALLEST = 1e-12  # of a probability, before its logarithm is taken
 SUMMARY = "seeds.json"
 
@@ -145,7 +145,7 @@ def _attempts(settings: FinetuneSettings, prepared: Prepared, callbacks: Sequenc
 
 
 class CollapseGuard(Callback):
-    """Ends an attempt that has collapsed, or, where it is the ``last`` one, only says so."""
+    """Ends an attempt that has collapsed, or, if it is the ``last`` one, only logs it."""
 
     name = "collapse"
 
@@ -196,7 +196,7 @@ class BestCheckpoint(Callback):
         self._since = 0
 
     def evaluate(self, _sums: SumsOf, _objective: Objective) -> dict[str, float]:
-        """Dev figures of the network as it is."""
+        """Dev figures of the network in training."""
         return self.measure()[0]
 
     def on_score(self, trainer: Trainer, figures: Mapping[str, float]) -> None:

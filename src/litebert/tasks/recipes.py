@@ -18,11 +18,11 @@ from litebert.train.settings import OptimiserSettings
 SettingsName = Literal["paper", "budget"]
 SHARED = {"race-middle": "race", "race-high": "race"}  # tasks with the settings of another
 
-# Rates for widths up to so many, where nobody says: the smaller the model, the faster it may learn.
+# Default learning rates by the largest width they are for: smaller models may learn faster.
 RATES = ((256, 1e-4), (512, 5e-5), (768, 3e-5), (1024, 2e-5), (4096, 1e-5))
 RISKY_RATE = {1024: 2e-5, 2048: 1e-5, 4096: 1e-5}  # the most for models known to fail, by width
 RISKY_WARMUP = 0.06
-EPOCHS = ((1_000, 10.0), (10_000, 5.0), (math.inf, 3.0))  # for so many examples
+EPOCHS = ((1_000, 10.0), (10_000, 5.0), (math.inf, 3.0))  # by the largest number of examples they are for
 OPTIMISER = OptimiserSettings(rate=None)
 SCHEDULE = ScheduleSettings(warmup=0.1)
 

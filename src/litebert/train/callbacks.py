@@ -89,7 +89,7 @@ class Callback:
 
 
 class SaveStates(Callback):
-    """Saves the run to ``run``/checkpoints every so many steps or seconds, before each stage and when stopped.
+    """Saves the run to ``run``/checkpoints every ``steps`` or ``seconds``, before each stage and when stopped.
 
     With ``ends`` also before the first step and after the last, so that there is always a state to roll back to. The
     last ``keep`` states stay, and the best by held-out loss. ``facts`` (shape, data, recipe) must be the same on

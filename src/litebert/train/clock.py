@@ -47,7 +47,7 @@ class Clock:
         self._scoring += took if what == "score" else 0.0
 
     def may_score(self, seconds: float) -> bool:
-        """Whether held-out scores have taken little of a run of so many seconds."""
+        """Whether held-out scores have taken only a small share of ``seconds`` of training."""
         return self._scoring <= SCORING_SHARE * seconds
 
     def reserve(self, budget: float | None) -> float:
@@ -57,7 +57,7 @@ class Clock:
 
 
 class StopSignal:
-    """True once the process was asked to stop; a second Ctrl-C stops at once. Inside another, it tells that one."""
+    """True once the process was asked to stop; a second Ctrl-C stops at once. Nested, it passes the request outwards."""
 
     def __init__(self) -> None:
         self._asked = False

@@ -71,7 +71,7 @@ class Ranks:
 
 
 def end_rank() -> None:
-    """End the process of a rank whose work is done and saved; alone, go on.
+    """End the process of a rank whose work is done and saved; alone, do nothing.
 
     Not by Python's own way out: threads of the process group may still be at work then, and the process would abort now
     and then, which ``torchrun`` reports as a failed run.

@@ -65,7 +65,7 @@ class OptimiserSettings:
             seen.add(part)
 
     def for_run(self, batch: int, width: int) -> "OptimiserSettings":
-        """With rates fitted to a batch of so many tokens, and the pooler's to the width of a model."""
+        """With rates fitted to a batch of ``batch`` tokens, and the pooler's to the width of a model."""
         assert self.rate is not None
         factor = min(1.0, square_root_rate(1.0, self.rate_at_batch, batch)) if self.rate_at_batch else 1.0
         rates = dict(self.part_rates)
@@ -87,7 +87,7 @@ class OptimiserSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """When a run ends: after so many steps, tokens, seconds or operations, whichever is given (or reached first).
+    """When a run ends: after a number of steps, tokens, seconds or operations, whichever is reached first.
 
     Operations are those of the model's arithmetic on real tokens, as ``plan`` counts them: minutes of an ideal machine.
     """

@@ -79,7 +79,7 @@ def _open(name: str, run: Path) -> Sink:
 
 
 def _fingerprint(run: Path) -> str | None:
-    """What a run is called for good, so that a resumed one goes on where its curves ended."""
+    """What a run is called for good, so that a resumed run continues its curves."""
     info = read_run(run)
     return info.fingerprint or None if info else None
 

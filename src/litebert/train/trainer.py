@@ -38,7 +38,7 @@ Evaluate = Callable[[SumsOf, Objective], Mapping[str, float]]
 
 @dataclass
 class TrainState:
-    """Where a run is: everything a saved state says of it besides weights, optimiser and random numbers."""
+    """Where a run is: everything a saved state holds besides weights, optimiser and random numbers."""
 
     step: int = 0
     tokens: int = 0
@@ -106,7 +106,7 @@ class Trainer:
         return self.result
 
     def __iter__(self) -> Iterator[StepLosses]:
-        """Train, giving each step as it is taken; leaving the loop early ends the run as a wish to stop does.
+        """Train, giving each step as it is taken; leaving the loop early ends the run as Ctrl-C does.
 
         A step's losses are still on the device: reading ``step.loss`` waits for it.
         """
@@ -328,7 +328,7 @@ class Trainer:
         self._restore_random(state["random"])
 
     def _random(self) -> dict[str, Any]:
-        """The generators of this rank; dropout on other ranks goes on from their number and the step."""
+        """The random generators of this rank; dropout on other ranks is seeded by rank and step."""
         cuda = torch.cuda.get_rng_state(self.ranks.device) if self.ranks.device.type == "cuda" else None
         return {"world": self.ranks.world, "cpu": torch.get_rng_state(), "cuda": cuda}
 
