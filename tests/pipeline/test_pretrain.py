@@ -10,9 +10,10 @@ from torch import nn
 from toy_pretraining import settings, weights
 
 import litebert
-from litebert.checkpoints.training import saved_states
+from litebert.checkpoints.training import load_state, save_state, saved_states
 from litebert.corpus.build import BuildSettings, build_store
 from litebert.errors import InputError
+from litebert.pretrain.recipe import Recipe
 from litebert.pretrain.run import pretrain
 from litebert.train.metrics import read_metrics
 from litebert.train.objective import Learner
@@ -60,6 +61,35 @@ def test_resuming_is_exact(store, tmp_path):
             for name in ("whole", "parts")
         ]
         assert losses[0] == losses[1]
+
+
+def as_version_0_1_0(run):
+    """The last state and run.json of a run as the first version wrote them: flat recipes, and other names."""
+    old_names = {new: old for old, new in Recipe.RENAMED.items()}
+    step, state, _ = load_state(run)
+    callbacks = state.pop("callbacks")
+    facts = state["facts"]
+    facts["recipe"] = {old_names.get(name, name): value for name, value in facts["recipe"].items()}
+    state |= {"place": state.pop("train_state"), "guard": callbacks.pop("guard"), **callbacks.pop("saver")}
+    save_state(run, step, {**state, "companions": callbacks})
+    note = json.loads((run / "run.json").read_text())
+    note["settings"]["recipe"] = facts["recipe"]
+    (run / "run.json").write_text(json.dumps(note))
+
+
+def test_a_run_of_the_first_version_resumes_exactly(store, tmp_path):
+    fitting = {"recipe": ("reference_steps=6",), "save_steps": 5}  # what was fitted is in run.json
+    pretrain(settings(store, tmp_path / "whole", **fitting))
+    pretrain(settings(store, tmp_path / "old", **fitting))
+    shutil.rmtree(saved_states(tmp_path / "old")[-1].folder)
+    as_version_0_1_0(tmp_path / "old")
+    with pytest.raises(InputError, match="was begun with recipe mask_rate"):
+        pretrain(settings(store, tmp_path / "old", recipe=("reference_steps=6", "mask_rate=0.2"), resume=True))
+    with pytest.raises(InputError, match=r"was begun with recipe optimiser\.eps"):
+        pretrain(settings(store, tmp_path / "old", recipe=("reference_steps=6", "optimiser.eps=0.1"), resume=True))
+    assert pretrain(settings(store, tmp_path / "old", resume=True, **fitting)).step == 12
+    whole, old = weights(tmp_path / "whole"), weights(tmp_path / "old")
+    assert all(torch.equal(tensor, old[name]) for name, tensor in whole.items())
 
 
 GROWING = ("growth.depths=[[0,1],[0.5,2]]", "batches.lengths=[[0,32],[0.75,64]]", "growth.order_from=0.25")

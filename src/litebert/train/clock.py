@@ -57,7 +57,7 @@ class Clock:
 
 
 class StopSignal:
-    """True once the process was asked to stop; a second Ctrl-C stops at once. Nested, it passes the request outwards."""
+    """True once the process was asked to stop; a second Ctrl-C stops at once. Nested, it passes that on outwards."""
 
     def __init__(self) -> None:
         self._asked = False
