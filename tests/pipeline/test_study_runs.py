@@ -50,9 +50,9 @@ def test_finished_rows_are_not_run_again_and_more_seeds_add_rows(store, tmp_path
     assert run_study(first, quiet).complete
     trained = []
 
-    def counted(chosen, say):
+    def counted(chosen):
         trained.append(chosen.out.name)
-        return pretrain(chosen, say)
+        return pretrain(chosen)
 
     monkeypatch.setattr(study_run, "pretrain", counted)
     assert run_study(first, quiet).complete and not trained
@@ -113,9 +113,9 @@ def test_a_row_that_another_process_has_is_left_to_it_and_taken_up_when_it_lets_
     asked = settings(store, tmp_path / "study", "dropout")
     trained, said = [], []
 
-    def counted(chosen, say):
+    def counted(chosen):
         trained.append(chosen.out.name)
-        return pretrain(chosen, say)
+        return pretrain(chosen)
 
     monkeypatch.setattr(study_run, "pretrain", counted)
     others = Claim(tmp_path / "study" / "rows" / "with-seed0.claim")
