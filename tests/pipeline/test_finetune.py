@@ -22,6 +22,7 @@ from litebert.tasks.finetune import finetune, finetune_seeds
 from litebert.tasks.predicting import load_predictor, predict_items
 from litebert.tasks.score import compute_metrics
 from litebert.train import precision
+from litebert.train.callbacks import Callback
 from litebert.train.metrics import read_metrics
 from litebert.train.trainer import Trainer
 
@@ -169,6 +170,16 @@ def test_the_best_step_is_kept_and_patience_ends_a_run(model, tmp_path, monkeypa
     assert "has not risen for 2 scores" in " ".join(result.notes)
     found = weights(tmp_path / "run")
     assert all(torch.equal(found[name], tensor) for name, tensor in kept[result.best_step].items())
+
+
+def test_a_callback_of_ones_own_may_end_a_run(model, tmp_path):
+    class Lowest(Callback):
+        def on_figures(self, trainer, step, figures):
+            if step == 5:
+                trainer.stop(f"the loss is {figures['loss']:.3f} at step {step}")
+
+    result = finetune(toy.settings(model, tmp_path / "run", epochs=2), toy.task("classify"), callbacks=[Lowest()])
+    assert result.status == "finished" and result.steps < 16 and "at step 5" in result.notes[-1]
 
 
 @pytest.fixture(scope="module")

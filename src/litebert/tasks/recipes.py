@@ -65,6 +65,10 @@ class FinetuneRecipe:
         rate = self.optimiser.rate
         if rate is not None and not 0 < rate < 1:
             raise InputError(f"optimiser.rate is {rate} but must be a small number above 0, such as 3e-5")
+        if self.optimiser.rate_at_batch or self.optimiser.pooler_rate_at_width:
+            raise InputError(
+                "optimiser.rate_at_batch and optimiser.pooler_rate_at_width are for pretraining; leave them out"
+            )
         for name in ("epochs", "steps"):
             if getattr(self, name) is not None and getattr(self, name) <= 0:
                 raise InputError(f"{name} is {getattr(self, name)} but must be more than 0")
