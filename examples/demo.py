@@ -23,7 +23,7 @@ GAPS = (
     "I have never [MASK] such a beautiful house.",
 )
 DEPTHS = (12, 9, 6, 4)
-SHORT = ("epochs=3", "batch=8", "rate=1e-4", "dropout=0", "classifier_dropout=0", "scores=1", "length=48")
+SHORT = ("epochs=3", "batch=8", "optimiser.rate=1e-4", "dropout=0", "classifier_dropout=0", "scores=1", "length=48")
 
 
 def main() -> None:

@@ -1,7 +1,8 @@
 """What all tests share: real data and real weights, a skip with a reason where they are not, the command line."""
 
+import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,6 +42,24 @@ def weights():
         return WEIGHTS / path
 
     return find
+
+
+@pytest.fixture
+def messages() -> Iterator[list[str]]:
+    """What litebert logs while a test runs, whether or not a command has installed its own handler before."""
+    found: list[str] = []
+
+    class Collect(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            found.append(record.getMessage())
+
+    log, handler = logging.getLogger("litebert"), Collect()
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.DEBUG)
+    yield found
+    log.removeHandler(handler)
+    log.setLevel(level)
 
 
 @pytest.fixture(scope="session")

@@ -129,8 +129,9 @@ def finetune(
 ) -> Run:
     """Fine-tune a model on your own data or on a benchmark task."""
     from litebert.tasks.checks import look_at
-    from litebert.tasks.finetuning import FinetuneSettings, check_folder
-    from litebert.tasks.finetuning import finetune as run_one
+    from litebert.tasks.finetune import check_folder
+    from litebert.tasks.finetune import finetune as run_one
+    from litebert.tasks.prepare import FinetuneSettings
     from litebert.tasks.recipes import read_finetune_recipe
 
     read = _read_task(task, data, text, label, kind, dev, from_hub)
@@ -155,12 +156,12 @@ def finetune(
         save_steps=save_steps,
     )
     if seeds > 1:
-        from litebert.tasks.seeds import finetune_seeds
+        from litebert.tasks.finetune import finetune_seeds
 
-        summary, results = finetune_seeds(asked, read, seeds, log.info)
+        summary, results = finetune_seeds(asked, read, seeds)
         best = results[summary.best - seed]
         return Run(folder, "finished", best.steps, {**best.figures}, best.notes, summary)
-    found = run_one(asked, read, log.info)
+    found = run_one(asked, read)
     return Run(folder, found.status, found.steps, found.figures, found.notes, found)
 
 
@@ -231,7 +232,7 @@ def pretrain(
     import tempfile
     from contextlib import nullcontext
 
-    from litebert.pretrain.arguments import bound_from, settings_from
+    from litebert.pretrain.run import bound_from, settings_from
     from litebert.pretrain.run import pretrain as run
     from litebert.train.parallel import end_rank
     from litebert.train.settings import Bound
@@ -263,7 +264,7 @@ def pretrain(
             sinks=tuple(dict.fromkeys([*(["tensorboard"] if tensorboard else []), *(log_to or [])])),
             begun=begun,
         )
-        found = run(asked, log.info)
+        found = run(asked)
     end_rank()
     return Run(folder, found.status, found.step, dict(found.held_out), found.notes, found)
 
@@ -306,11 +307,10 @@ def distill(
     """Train a small model to answer as a fine-tuned one does."""
     if (student is None) == (keep is None and drop is None):
         raise InputError("name a student (a preset or a folder), or choose layers of the teacher with keep or drop")
-    from litebert.distill.reading import read_for
     from litebert.distill.run import distill as run
     from litebert.distill.settings import DistillSettings, parse_states
-    from litebert.distill.teacher import load_teacher
-    from litebert.tasks.finetuning import FinetuneSettings
+    from litebert.distill.teacher import load_teacher, read_for
+    from litebert.tasks.prepare import FinetuneSettings
     from litebert.tasks.recipes import read_finetune_recipe
 
     how = DistillSettings(temperature=temperature, hard=hard, states=parse_states(states), states_weight=states_weight)
@@ -335,7 +335,7 @@ def distill(
         save_seconds=save_seconds,
         save_steps=save_steps,
     )
-    found, report = run(asked, read, master, pupil, log.info)
+    found, report = run(asked, read, master, pupil)
     return Run(Path(out), found.status, found.steps, found.figures, found.notes, report)
 
 
@@ -371,7 +371,7 @@ def _student(
 
 
 def _device(device: str) -> str:
-    from litebert.train.device import usable_device
+    from litebert.train.precision import usable_device
 
     return usable_device("" if device == "auto" else device)
 
@@ -436,7 +436,7 @@ def shrink(
     from litebert.shrink.search import shrink_for_task
     from litebert.shrink.strategies import parse_strategy
     from litebert.shrink.tuning import USUAL, DropSchedule, parse_when
-    from litebert.tasks.finetuning import FinetuneSettings
+    from litebert.tasks.prepare import FinetuneSettings
     from litebert.tasks.recipes import read_finetune_recipe
 
     allowed = parse_share(str(tolerance), "tolerance")

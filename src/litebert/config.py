@@ -1,19 +1,24 @@
 """Settings as frozen dataclasses: read from YAML presets that hold differences only, changed with ``name=value`` words.
 
-A preset may say ``base: OTHER`` and then only what differs. An unknown field is an error that names the nearest one.
+A preset may say ``base: OTHER`` and then only what differs. Settings nest, and ``optimiser.rate`` names a field inside
+one. An unknown field is an error that names the nearest one. A class that has renamed fields lists them in a class
+variable ``RENAMED``, from the old name to the new, and is still built from the old ones.
 """
 
 import contextlib
 import dataclasses
+import logging
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 
 from litebert.errors import InputError, nearest
+
+log = logging.getLogger(__name__)
 
 PRESETS = Path(__file__).parent / "presets"
 
@@ -32,7 +37,17 @@ def read_preset(kind: str, name: str) -> dict[str, Any]:
         raise InputError(f"there is no preset '{name}'{nearest(name, preset_names(kind))}")
     fields: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     base = fields.pop("base", None)
-    return {**read_preset(kind, base), **fields} if base else fields
+    return merged(read_preset(kind, base), fields) if base else fields
+
+
+def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Both mappings, the second winning, nested ones field by field."""
+    found = dict(first)
+    for name, value in second.items():
+        before = found.get(name)
+        both = isinstance(before, Mapping) and isinstance(value, Mapping)
+        found[name] = merged(before, value) if both else value  # type: ignore[arg-type]
+    return found
 
 
 def parse_overrides(words: Sequence[str]) -> dict[str, Any]:
@@ -46,14 +61,95 @@ def parse_overrides(words: Sequence[str]) -> dict[str, Any]:
     return fields
 
 
-def build(cls: type[Config], fields: Mapping[str, Any]) -> Config:
+def current_name(cls: type[Any], name: str, value: Any = None) -> str:
+    """What a field is called today; a plain value of what has become a group belongs to a field inside it."""
+    return name if isinstance(value, Mapping) else getattr(cls, "RENAMED", {}).get(name, name)
+
+
+def nested(cls: type[Any], fields: Mapping[str, Any], *, notice: bool = False) -> dict[str, Any]:
+    """Dotted names as nested mappings and old names as new ones; ``notice``: log the old ones."""
+    found: dict[str, Any] = {}
+    for name, value in fields.items():
+        new = current_name(cls, name, value)
+        if new != name and notice:
+            log.warning("%s is called %s now; the old name works until the next release", name, new)
+        for part in reversed(new.split(".")):
+            value = {part: value}
+        found = merged(found, value)
+    return found
+
+
+def field_names(cls: type[Any], prefix: str = "") -> frozenset[str]:
+    """The names of all fields of a class, with those inside nested ones dotted."""
+    hints, names = typing.get_type_hints(cls), set()
+    for field in dataclasses.fields(cls):
+        if field.init:
+            inside = field_names(hints[field.name], f"{prefix}{field.name}.") if _nests(hints[field.name]) else ()
+            names |= {prefix + field.name, *inside}
+    return frozenset(names)
+
+
+def nearest_field(name: str, names: Iterable[str]) -> str:
+    """A hint for a mistyped field; the last part of a dotted name is enough to find it by."""
+    full = {each.rpartition(".")[2]: each for each in sorted(names, key=len, reverse=True)}
+    hint = nearest(name.rpartition(".")[2], full)
+    return next((hint.replace(f"'{last}'", f"'{each}'") for last, each in full.items() if f"'{last}'" in hint), hint)
+
+
+def build(cls: type[Config], fields: Mapping[str, Any], *, prefix: str = "") -> Config:
     """A config of class ``cls`` from plain values, each checked against the field's type."""
     hints = typing.get_type_hints(cls)
-    known = {field.name for field in dataclasses.fields(cls) if field.init}  # type: ignore[arg-type]
-    for name in fields:
+    known = {field.name: field for field in dataclasses.fields(cls) if field.init}  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    for name, value in nested(cls, fields).items():
         if name not in known:
-            raise InputError(f"unknown field '{name}'{nearest(name, known)}")
-    return cls(**{name: _convert(name, value, hints[name]) for name, value in fields.items()})
+            raise InputError(f"unknown field '{prefix}{name}'{nearest_field(prefix + name, field_names(cls, prefix))}")
+        if _nests(hints[name]):
+            field = known[name]
+            usual = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+            values[name] = _inside(usual, value, prefix + name)
+        else:
+            values[name] = _convert(prefix + name, value, hints[name])
+    return cls(**values)
+
+
+def _nests(hint: Any) -> bool:
+    return isinstance(hint, type) and dataclasses.is_dataclass(hint)
+
+
+def _inside(default: Any, fields: Any, name: str) -> Any:
+    """The nested config of a field: its default with these fields changed."""
+    if not isinstance(fields, Mapping):
+        some = next(iter(dataclasses.fields(default))).name
+        raise InputError(f"{name} is '{fields}' but has fields of its own; write {name}.{some}=...")
+    usual = {field.name: getattr(default, field.name) for field in dataclasses.fields(default)}
+    return build(type(default), {**usual, **fields}, prefix=f"{name}.")
+
+
+def value_of(config: Any, name: str) -> Any:
+    """The value of a field by its dotted name."""
+    for part in name.split("."):
+        config = getattr(config, part)
+    return config
+
+
+def changed(config: Config, values: Mapping[str, Any]) -> Config:
+    """A config with other values of the fields of these dotted names."""
+    for name, value in values.items():
+        first, _, rest = name.partition(".")
+        new = changed(getattr(config, first), {rest: value}) if rest else value
+        config = dataclasses.replace(config, **{first: new})  # type: ignore[type-var]
+    return config
+
+
+def flat(config: Any, prefix: str = "") -> dict[str, Any]:
+    """All values of a config by their dotted names."""
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        inside = dataclasses.is_dataclass(value)
+        found |= flat(value, f"{prefix}{field.name}.") if inside else {prefix + field.name: value}
+    return found
 
 
 def _convert(name: str, value: Any, hint: Any) -> Any:

@@ -9,7 +9,7 @@ import toy_tasks as toy
 import transformers
 
 from litebert.tasks.batches import TaskBatches
-from litebert.tasks.finetuning import finetune
+from litebert.tasks.finetune import finetune
 from litebert.tasks.kinds import KINDS
 from litebert.tasks.objective import TaskObjective
 from litebert.tasks.predicting import load_predictor
@@ -27,10 +27,6 @@ PROBLEMS = {
     "multilabel": "multi_label_classification",
     "regress": "regression",
 }
-
-
-def quiet(_: str) -> None:
-    pass
 
 
 def padded(inputs, rows):
@@ -53,7 +49,7 @@ def padded(inputs, rows):
 def test_a_folder_loads_with_its_head_and_gives_the_same_logits_and_loss(kind, family, tmp_path):
     data = toy.task(kind, 64)
     model = toy.make_model(tmp_path / "start", family)
-    finetune(toy.settings(model, tmp_path / "run", epochs=2, classifier_dropout=0.0), data, quiet)
+    finetune(toy.settings(model, tmp_path / "run", epochs=2, classifier_dropout=0.0), data)
     folder = tmp_path / "run" / "model"
     theirs, report = CLASSES[kind].from_pretrained(folder, output_loading_info=True)
     assert not report["missing_keys"] and not report["mismatched_keys"]
@@ -98,7 +94,7 @@ def their_targets(kind, data, items, inputs) -> dict[str, torch.Tensor]:
 def test_the_loss_of_spans_is_theirs_without_padding(tmp_path):
     data = toy.task("span", 64)
     model = toy.make_model(tmp_path / "start")
-    finetune(toy.settings(model, tmp_path / "run", epochs=1), data, quiet)
+    finetune(toy.settings(model, tmp_path / "run", epochs=1), data)
     predictor = load_predictor(tmp_path / "run", device="cpu")
     theirs = transformers.AutoModelForQuestionAnswering.from_pretrained(tmp_path / "run" / "model").eval()
     for item in data.dev["dev"][:4]:

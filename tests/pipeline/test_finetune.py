@@ -16,19 +16,15 @@ from litebert.checkpoints.training import saved_states
 from litebert.cli import app
 from litebert.errors import InputError
 from litebert.nn.encoder import Encoder
-from litebert.tasks import finetuning
+from litebert.tasks import finetune as finetuning
 from litebert.tasks.examples import Answer, Example, Question
-from litebert.tasks.finetuning import finetune
+from litebert.tasks.finetune import finetune, finetune_seeds
 from litebert.tasks.predicting import load_predictor
 from litebert.tasks.score import compute_metrics
-from litebert.tasks.seeds import finetune_seeds
 from litebert.train import precision
-from litebert.train.loop import Loop
+from litebert.train.callbacks import Callback
 from litebert.train.metrics import read_metrics
-
-
-def quiet(_: str) -> None:
-    pass
+from litebert.train.trainer import Trainer
 
 
 @pytest.fixture(scope="module")
@@ -51,11 +47,11 @@ def test_where_bf16_is_fast_a_cpu_trains_in_it_and_scores_in_fp32(model, tmp_pat
     monkeypatch.setattr(Encoder, "_states", noting)
     monkeypatch.setattr(precision, "has_bf16", lambda device: True)
     monkeypatch.setattr(precision, "LEAST_WIDTH", 1)
-    finetune(toy.settings(model, tmp_path / "run", epochs=1), toy.task("classify", 32), quiet)
+    finetune(toy.settings(model, tmp_path / "run", epochs=1), toy.task("classify", 32))
     assert used == {(True, True), (False, False)}
     used.clear()
     said = replace(toy.settings(model, tmp_path / "said", epochs=1), precision="fp32")
-    finetune(said, toy.task("classify", 32), quiet)
+    finetune(said, toy.task("classify", 32))
     assert used == {(True, False), (False, False)}
 
 
@@ -73,7 +69,7 @@ def test_where_bf16_is_fast_a_cpu_trains_in_it_and_scores_in_fp32(model, tmp_pat
 def test_every_kind_is_learnt_and_the_folder_predicts_what_was_scored(kind, count, epochs, least, model, tmp_path):
     data = toy.task(kind, count)
     how = toy.settings(model, tmp_path / "run", epochs=epochs, watched=kind == "classify")
-    result = finetune(how, data, quiet)
+    result = finetune(how, data)
     assert result.status == "finished" and result.score >= least, result
     dev = data.dev["dev"]
     found = load_predictor(tmp_path / "run").predict(dev)
@@ -90,14 +86,14 @@ def test_every_kind_is_learnt_and_the_folder_predicts_what_was_scored(kind, coun
 
 def test_albert_with_shared_layers_learns_too(tmp_path):
     model = toy.make_model(tmp_path / "albert", "albert", layers=3)
-    result = finetune(toy.settings(model, tmp_path / "run", epochs=12), toy.task("classify"), quiet)
+    result = finetune(toy.settings(model, tmp_path / "run", epochs=12), toy.task("classify"))
     assert result.score >= 0.95
 
 
 def test_a_killed_run_goes_on_and_ends_the_same_bit_for_bit(tmp_path, monkeypatch):
     """With dropout, in the middle of an epoch, after the best score so far."""
     model, data = toy.make_model(tmp_path / "model", dropout=0.1), toy.task("classify")
-    finetune(toy.settings(model, tmp_path / "whole", epochs=4, watched=True), data, quiet)
+    finetune(toy.settings(model, tmp_path / "whole", epochs=4, watched=True), data)
 
     class KilledError(Exception):
         pass
@@ -113,10 +109,10 @@ def test_a_killed_run_goes_on_and_ends_the_same_bit_for_bit(tmp_path, monkeypatc
     with monkeypatch.context() as patched:
         patched.setattr(finetuning.TaskBatches, "advance", counted)
         with pytest.raises(KilledError):
-            finetune(toy.settings(model, tmp_path / "cut", epochs=4, save_steps=5, watched=True), data, quiet)
+            finetune(toy.settings(model, tmp_path / "cut", epochs=4, save_steps=5, watched=True), data)
     step = saved_states(tmp_path / "cut")[-1].step
     assert 0 < step < 32 and step % 8  # no end of an epoch
-    finetune(toy.settings(model, tmp_path / "cut", epochs=4, save_steps=5, resume=True, watched=True), data, quiet)
+    finetune(toy.settings(model, tmp_path / "cut", epochs=4, save_steps=5, resume=True, watched=True), data)
     whole, cut = weights(tmp_path / "whole"), weights(tmp_path / "cut")
     assert all(torch.equal(whole[name], cut[name]) for name in whole)
     scores = [
@@ -129,95 +125,100 @@ def test_a_killed_run_goes_on_and_ends_the_same_bit_for_bit(tmp_path, monkeypatc
 def test_a_stopped_run_goes_on_and_ends_the_same(tmp_path, monkeypatch):
     """Asked to stop between two scores: no score out of turn may change which model is the best."""
     model, data = toy.make_model(tmp_path / "model", dropout=0.1), toy.task("classify")
-    finetune(toy.settings(model, tmp_path / "whole", epochs=3), data, quiet)
-    step = Loop._step
+    finetune(toy.settings(model, tmp_path / "whole", epochs=3), data)
+    step = Trainer._step
 
     def stopping(self, *arguments):
-        if self.place.step == 9:
+        if self.state.step == 9:
             signal.raise_signal(signal.SIGTERM)
         return step(self, *arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Loop, "_step", stopping)
-        result = finetune(toy.settings(model, tmp_path / "cut", epochs=3), data, quiet)
+        patched.setattr(Trainer, "_step", stopping)
+        result = finetune(toy.settings(model, tmp_path / "cut", epochs=3), data)
     assert result.status == "stopped" and result.steps == 10
-    finetune(toy.settings(model, tmp_path / "cut", epochs=3, resume=True), data, quiet)
+    finetune(toy.settings(model, tmp_path / "cut", epochs=3, resume=True), data)
     whole, cut = weights(tmp_path / "whole"), weights(tmp_path / "cut")
     assert all(torch.equal(whole[name], cut[name]) for name in whole)
 
 
 def test_resume_refuses_other_settings_and_finished_runs(model, tmp_path):
     data = toy.task("classify", 64)
-    finetune(toy.settings(model, tmp_path / "run", epochs=1), data, quiet)
+    finetune(toy.settings(model, tmp_path / "run", epochs=1), data)
     with pytest.raises(InputError, match="is finished"):
-        finetune(toy.settings(model, tmp_path / "run", epochs=1, resume=True), data, quiet)
+        finetune(toy.settings(model, tmp_path / "run", epochs=1, resume=True), data)
     with pytest.raises(InputError, match="not empty"):
-        finetune(toy.settings(model, tmp_path / "run", epochs=1), data, quiet)
+        finetune(toy.settings(model, tmp_path / "run", epochs=1), data)
     with pytest.raises(InputError, match="no run in"):
-        finetune(toy.settings(model, tmp_path / "none", resume=True), data, quiet)
+        finetune(toy.settings(model, tmp_path / "none", resume=True), data)
 
 
 def test_the_best_step_is_kept_and_patience_ends_a_run(model, tmp_path, monkeypatch):
     """Dev scores are made to rise and then fall: the weights of the best score must be those of the folder."""
     given = iter([0.2, 0.6, 0.9, 0.5, 0.4, 0.3, 0.2, 0.1])
     kept = {}
-    score = finetuning.Keeper.score
+    on_score = finetuning.BestCheckpoint.on_score
 
-    def scored(self):
+    def scored(self, trainer, figures):
         self.main = lambda figures, value=next(given): value
-        figures = score(self)
-        kept[self.step()] = {name: x.clone() for name, x in self.predictor.network.state_dict().items()}
-        return figures
+        on_score(self, trainer, figures)
+        kept[trainer.state.step] = {name: x.clone() for name, x in self.predictor.network.state_dict().items()}
 
-    monkeypatch.setattr(finetuning.Keeper, "score", scored)
-    result = finetune(
-        toy.settings(model, tmp_path / "run", epochs=8, scores=8, patience=2), toy.task("classify"), quiet
-    )
+    monkeypatch.setattr(finetuning.BestCheckpoint, "on_score", scored)
+    result = finetune(toy.settings(model, tmp_path / "run", epochs=8, scores=8, patience=2), toy.task("classify"))
     assert result.best_step == sorted(kept)[2] and len(kept) == 5 and result.steps < 64
     assert "has not risen for 2 scores" in " ".join(result.notes)
     found = weights(tmp_path / "run")
     assert all(torch.equal(found[name], tensor) for name, tensor in kept[result.best_step].items())
 
 
+def test_a_callback_of_ones_own_may_end_a_run(model, tmp_path):
+    class Lowest(Callback):
+        def on_figures(self, trainer, step, figures):
+            if step == 5:
+                trainer.stop(f"the loss is {figures['loss']:.3f} at step {step}")
+
+    result = finetune(toy.settings(model, tmp_path / "run", epochs=2), toy.task("classify"), callbacks=[Lowest()])
+    assert result.status == "finished" and result.steps < 16 and "at step 5" in result.notes[-1]
+
+
 @pytest.fixture(scope="module")
 def trained(model, tmp_path_factory) -> Path:
     """A model whose states differ from one text to the next, as those of a pretrained one do."""
     run = tmp_path_factory.mktemp("trained") / "run"
-    finetune(toy.settings(model, run, epochs=10), toy.task("regress"), quiet)
+    finetune(toy.settings(model, run, epochs=10), toy.task("regress"))
     return run / "model"
 
 
-def test_a_collapse_is_noticed_early_and_restarted_with_another_seed_and_a_lower_rate(trained, tmp_path):
+def test_a_collapse_is_noticed_early_and_restarted_with_another_seed_and_a_lower_rate(trained, tmp_path, messages):
     """A rate that ruins the model at once, and a factor that brings it down to one that does not."""
     wild = toy.settings(trained, tmp_path / "run", rate=0.1, epochs=30, restart_factor=0.03, warmup=0.02)
-    said: list[str] = []
-    result = finetune(wild, toy.task("classify"), said.append)
+    result = finetune(wild, toy.task("classify"))
     assert len(result.attempts) == 1, result.attempts
     first = result.attempts[0]
     assert first["seed"] == 0 and first["rate"] == 0.1 and "chance" in first["verdict"]
     assert first["step"] <= 0.1 * 30 * 8
     assert result.status == "finished" and result.score > 0.9
     assert json.loads((tmp_path / "run" / "run.json").read_text())["result"]["attempts"][0]["seed"] == 0
-    assert any("starting again with seed 1000" in sentence for sentence in said)
+    assert any("starting again with seed 1000" in sentence for sentence in messages)
 
 
-def test_a_run_that_always_collapses_says_so(trained, tmp_path):
+def test_a_run_that_always_collapses_says_so(trained, tmp_path, messages):
     wild = toy.settings(trained, tmp_path / "run", rate=0.1, epochs=30, restart_factor=1.0, restarts=1, warmup=0.02)
-    said: list[str] = []
-    result = finetune(wild, toy.task("classify"), said.append)
+    result = finetune(wild, toy.task("classify"))
     assert result.status == "diverged" and len(result.attempts) == 1
-    assert result.steps == 30 * 8 and any("no restarts left" in sentence for sentence in said)  # the last one goes on
+    assert result.steps == 30 * 8 and any("no restarts left" in sentence for sentence in messages)
 
 
 def test_learning_slowly_is_no_collapse(model, tmp_path):
     """A rate so low that nothing is learnt: the loss stays at chance, but the model still tells inputs apart."""
-    result = finetune(toy.settings(model, tmp_path / "run", rate=1e-7, epochs=3), toy.task("classify"), quiet)
+    result = finetune(toy.settings(model, tmp_path / "run", rate=1e-7, epochs=3), toy.task("classify"))
     assert result.attempts == () and result.status == "finished"
 
 
 def test_several_seeds(model, tmp_path):
     data = toy.task("classify", 96)
-    found, results = finetune_seeds(toy.settings(model, tmp_path / "run", epochs=2), data, 3, quiet)
+    found, results = finetune_seeds(toy.settings(model, tmp_path / "run", epochs=2), data, 3)
     assert found.median == sorted(found.scores)[1] and len(set(found.scores)) > 1
     assert found.highest == max(found.scores) == results[found.best].score
     best = load_predictor(tmp_path / "run").predict(data.dev["dev"])
@@ -230,7 +231,7 @@ def test_swapping_the_two_texts_or_their_segments_changes_the_answer(model, tmp_
     draw = [(("cat", "dog"), 0), (("dog", "cat"), 1)] * 40
     pairs = tuple(Example(key=str(n), first=a, second=b, target=y) for n, ((a, b), y) in enumerate(draw))
     data = toy.task("classify", train=pairs, dev={"dev": pairs[:16]})
-    finetune(toy.settings(model, tmp_path / "run", epochs=40), data, quiet)
+    finetune(toy.settings(model, tmp_path / "run", epochs=40), data)
     predictor = load_predictor(tmp_path / "run", device="cpu")
     right, swapped = predictor.predict([pairs[0], replace(pairs[0], first="dog", second="cat")])
     assert (right.label, swapped.label) == (0, 1)
@@ -248,7 +249,7 @@ def test_an_answer_at_the_very_end_of_a_long_context_is_found(tmp_path):
     """Ten windows long; only the last holds the answer, as its last word."""
     model = toy.make_model(tmp_path / "model")
     data = toy.task("span", 512)
-    finetune(toy.settings(model, tmp_path / "run", epochs=25, stride=8), data, quiet)
+    finetune(toy.settings(model, tmp_path / "run", epochs=25, stride=8), data)
     filler = " ".join(["the a of was in and it then there so"] * 20)
     passage = f"{filler} key fox"
     last = Question(
@@ -264,7 +265,7 @@ def test_an_answer_at_the_very_end_of_a_long_context_is_found(tmp_path):
 
 def test_predict_streams_in_order_in_every_format(model, tmp_path):
     data = toy.task("classify")
-    finetune(toy.settings(model, tmp_path / "run", epochs=10), data, quiet)
+    finetune(toy.settings(model, tmp_path / "run", epochs=10), data)
     run, lines = str(tmp_path / "run"), ["good it was", "", "the bad of", "so good"]
     runner = CliRunner()
     done = runner.invoke(app, ["predict", run], input="\n".join(lines) + "\n")
@@ -293,7 +294,7 @@ def test_predict_streams_in_order_in_every_format(model, tmp_path):
 
 def test_depth_changes_the_answer(model, tmp_path):
     data = toy.task("classify")
-    finetune(toy.settings(model, tmp_path / "run", epochs=6), data, quiet)
+    finetune(toy.settings(model, tmp_path / "run", epochs=6), data)
     dev = data.dev["dev"]
     full, same, one = (load_predictor(tmp_path / "run", depth=depth).predict(dev) for depth in (None, 2, 1))
     assert full == same and full != one
@@ -302,7 +303,7 @@ def test_depth_changes_the_answer(model, tmp_path):
 def test_own_csv_from_the_command_line(model, tmp_path):
     rows = [f"{item.first},{('poor', 'fine')[item.target]}" for item in toy.items("classify", 200, 5)]
     (tmp_path / "tickets.csv").write_text("body,queue\n" + "\n".join(rows) + "\n")
-    words = ["rate=0.003", "epochs=12", "length=32"]
+    words = ["optimiser.rate=0.003", "epochs=12", "length=32"]
     command = ["finetune", str(model), *words, "--data", str(tmp_path / "tickets.csv"), "--out", str(tmp_path / "run")]
     done = CliRunner().invoke(app, [*command, "--device", "cpu"])
     assert done.exit_code == 0, done.output
@@ -314,20 +315,17 @@ def test_own_csv_from_the_command_line(model, tmp_path):
 
 
 def test_a_model_fine_tuned_on_other_labels_gets_a_new_head(model, tmp_path):
-    finetune(toy.settings(model, tmp_path / "first", epochs=1), toy.task("multilabel", 64), quiet)
-    said: list[str] = []
-    result = finetune(
-        toy.settings(tmp_path / "first", tmp_path / "second", epochs=1), toy.task("classify", 64), said.append
-    )
+    finetune(toy.settings(model, tmp_path / "first", epochs=1), toy.task("multilabel", 64))
+    result = finetune(toy.settings(tmp_path / "first", tmp_path / "second", epochs=1), toy.task("classify", 64))
     assert result.status == "finished"
     assert load_model(tmp_path / "second").network.config.heads.labels == ("bad", "good")
 
 
 def test_what_is_refused(model, tmp_path):
     with pytest.raises(InputError, match="no training data"):
-        finetune(toy.settings(model, tmp_path / "run"), toy.task("classify", train=()), quiet)
+        finetune(toy.settings(model, tmp_path / "run"), toy.task("classify", train=()))
     with pytest.raises(InputError, match="preset without weights"):
-        finetune(toy.settings(Path("albert-tiny"), tmp_path / "run"), toy.task("classify", 8), quiet)
+        finetune(toy.settings(Path("albert-tiny"), tmp_path / "run"), toy.task("classify", 8))
     with pytest.raises(InputError, match="no dev data"):
-        finetune(toy.settings(model, tmp_path / "run"), toy.task("classify", 8, dev={}), quiet)
+        finetune(toy.settings(model, tmp_path / "run"), toy.task("classify", 8, dev={}))
     assert not (tmp_path / "run").exists()

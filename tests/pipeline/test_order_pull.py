@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from toy_pretraining import quiet, settings, weights
+from toy_pretraining import settings, weights
 
 from litebert.pretrain.run import pretrain
 
@@ -14,10 +14,10 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "order_pull.py"
 
 
 def test_a_run_with_a_pull_goes_another_way_once_order_counts(store, tmp_path):
-    runs = {"plain": (), "pulled": ("order_pull=2",), "before": ("order_pull=2", "order_from=0.99")}
+    runs = {"plain": (), "pulled": ("order_grad_ratio=2",), "before": ("order_grad_ratio=2", "growth.order_from=0.99")}
     for name, recipe in runs.items():
-        assert pretrain(settings(store, tmp_path / name, recipe=recipe), quiet).status == "finished"
-    assert pretrain(settings(store, tmp_path / "late", recipe=("order_from=0.99",)), quiet).status == "finished"
+        assert pretrain(settings(store, tmp_path / name, recipe=recipe)).status == "finished"
+    assert pretrain(settings(store, tmp_path / "late", recipe=("growth.order_from=0.99",))).status == "finished"
     found = {name: weights(tmp_path / name) for name in (*runs, "late")}
     block = next(name for name in found["plain"] if name.startswith("encoder.attention") and name.endswith("weight"))
     assert not torch.allclose(found["plain"][block], found["pulled"][block])
@@ -32,7 +32,7 @@ def show(monkeypatch, *words):
 
 @pytest.mark.parametrize("words", [(), ("--fresh",)])
 def test_the_example_shows_how_hard_both_losses_pull(store, tmp_path, monkeypatch, capsys, words):
-    pretrain(settings(store, tmp_path / "run"), quiet)
+    pretrain(settings(store, tmp_path / "run"))
     capsys.readouterr()
     sizes = ("--tokens", "512", "--length", "64", "--batches", "2")
     show(monkeypatch, tmp_path / "run", "--store", store, *sizes, *words)

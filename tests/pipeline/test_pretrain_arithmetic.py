@@ -4,7 +4,7 @@ import shutil
 from itertools import pairwise
 
 import torch
-from toy_pretraining import quiet, settings, weights
+from toy_pretraining import settings, weights
 
 from litebert.checkpoints.training import saved_states
 from litebert.pretrain.run import pretrain
@@ -12,12 +12,12 @@ from litebert.train.metrics import read_metrics
 from litebert.train.settings import Bound
 
 FLOPS = Bound(flops=7e9)
-GROWING = ("depths=[[0,1],[0.5,2]]", "order_from=0")
+GROWING = ("growth.depths=[[0,1],[0.5,2]]", "growth.order_from=0")
 
 
 def test_shares_of_the_run_are_shares_of_its_arithmetic(store, tmp_path):
     """Steps of twice the layers take the run further."""
-    result = pretrain(settings(store, tmp_path / "run", recipe=GROWING, bound=FLOPS), quiet)
+    result = pretrain(settings(store, tmp_path / "run", recipe=GROWING, bound=FLOPS))
     rows = [row for row in read_metrics(tmp_path / "run") if "rate" in row and row["step"] % 10 == 0]
     gains = [after["progress"] - before["progress"] for before, after in pairwise(rows)]
     assert result.status == "finished" and 50 <= result.step <= 150 and rows[-1]["progress"] > 0.8
@@ -26,10 +26,10 @@ def test_shares_of_the_run_are_shares_of_its_arithmetic(store, tmp_path):
 
 
 def test_it_goes_on_where_it_was(store, tmp_path):
-    pretrain(settings(store, tmp_path / "whole", recipe=GROWING, bound=FLOPS, save_steps=40), quiet)
-    pretrain(settings(store, tmp_path / "cut", recipe=GROWING, bound=FLOPS, save_steps=40), quiet)
+    pretrain(settings(store, tmp_path / "whole", recipe=GROWING, bound=FLOPS, save_steps=40))
+    pretrain(settings(store, tmp_path / "cut", recipe=GROWING, bound=FLOPS, save_steps=40))
     shutil.rmtree(saved_states(tmp_path / "cut")[-1].folder)
-    result = pretrain(settings(store, tmp_path / "cut", recipe=GROWING, bound=FLOPS, save_steps=40, resume=True), quiet)
+    result = pretrain(settings(store, tmp_path / "cut", recipe=GROWING, bound=FLOPS, save_steps=40, resume=True))
     assert result.status == "finished"
     for name, tensor in weights(tmp_path / "whole").items():
         assert torch.equal(tensor, weights(tmp_path / "cut")[name]), name

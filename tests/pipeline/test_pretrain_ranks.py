@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 import toy_pretraining
-from toy_pretraining import quiet, settings, weights
+from toy_pretraining import settings, weights
 
 from litebert.checkpoints.training import saved_states
 from litebert.pretrain.run import pretrain
@@ -25,7 +25,7 @@ from litebert.pretrain.run import pretrain
 from litebert.train.parallel import end_rank
 how = dict(recipe={recipe!r}, sharded={sharded}, save_steps=6, bound=toy.{bound})
 settings = toy.settings(Path({store!r}), Path({out!r}), **how)
-pretrain(settings, toy.quiet)
+pretrain(settings)
 end_rank()
 """
 
@@ -44,14 +44,14 @@ def run_on_two_ranks(store: Path, out: Path, *, sharded: bool, recipe=(), bound=
 @pytest.mark.parametrize(
     ("sharded", "recipe"),
     [
-        (False, ("optimiser=adamw", "elastic=true")),
-        (False, ("optimiser=lamb",)),
-        (True, ("optimiser=adamw",)),
-        (True, ("optimiser=lamb", "elastic=true", "depths=[[0,1],[0.4,2]]")),
+        (False, ("optimiser.name=adamw", "elastic=true")),
+        (False, ("optimiser.name=lamb",)),
+        (True, ("optimiser.name=adamw",)),
+        (True, ("optimiser.name=lamb", "elastic=true", "growth.depths=[[0,1],[0.4,2]]")),
     ],
 )
 def test_two_ranks_lose_what_one_loses(sharded, recipe, store, tmp_path):
-    pretrain(settings(store, tmp_path / "one", recipe=recipe, save_steps=6), quiet)
+    pretrain(settings(store, tmp_path / "one", recipe=recipe, save_steps=6))
     run_on_two_ranks(store, tmp_path / "two", sharded=sharded, recipe=recipe)
     one, two = ({r["step"]: r for r in read_metrics(tmp_path / name) if "rate" in r} for name in ("one", "two"))
     assert set(one) == set(two) and len(one) >= 3
@@ -61,17 +61,17 @@ def test_two_ranks_lose_what_one_loses(sharded, recipe, store, tmp_path):
 
 
 def test_resumed_with_another_number_of_ranks(store, tmp_path):
-    pretrain(settings(store, tmp_path / "one", save_steps=6), quiet)
+    pretrain(settings(store, tmp_path / "one", save_steps=6))
     run_on_two_ranks(store, tmp_path / "two", sharded=True)
     shutil.rmtree(saved_states(tmp_path / "two")[-1].folder)  # back to step 6
     resumed = settings(store, tmp_path / "two", save_steps=6, resume=True)
-    pretrain(resumed, quiet)
+    pretrain(resumed)
     for name, tensor in weights(tmp_path / "one").items():
         torch.testing.assert_close(weights(tmp_path / "two")[name], tensor, atol=2e-5, rtol=1e-4)
 
 
 def test_two_ranks_do_the_arithmetic_of_one(store, tmp_path):
     bound = Bound(flops=1e9)
-    one = pretrain(settings(store, tmp_path / "one", bound=bound), quiet)
+    one = pretrain(settings(store, tmp_path / "one", bound=bound))
     run_on_two_ranks(store, tmp_path / "two", sharded=False, bound=bound)
     assert one.step > 5 and read_metrics(tmp_path / "two")[-1]["step"] == one.step

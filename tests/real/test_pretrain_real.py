@@ -14,7 +14,14 @@ from litebert.train.settings import Bound
 
 CHARACTERS = 6_000_000
 MODEL = ("num_layers=2", "width=128", "embedding_width=128", "num_heads=2", "feed_forward_width=512")
-RECIPE = ("order=none", "depths=[]", "lengths=[[0,64]]", "batch_tokens=[[0,2048]]", "rate=4e-3", "muon_rate=0.02")
+RECIPE = (
+    "order=none",
+    "growth.depths=[]",
+    "batches.lengths=[[0,64]]",
+    "batches.tokens=[[0,2048]]",
+    "optimiser.rate=4e-3",
+    "optimiser.muon_rate=0.02",
+)
 
 
 @pytest.mark.slow
@@ -37,7 +44,7 @@ def test_a_small_bert_goes_far_below_word_frequencies(shared_data: Path, tmp_pat
         bound=Bound(steps=700),
         overrides=MODEL,
     )
-    result = pretrain(settings, print)
+    result = pretrain(settings)
     print(f"held out {result.held_out['mlm_loss']:.3f}, word frequencies {frequencies:.3f}")
     assert result.held_out["mlm_loss"] < frequencies - 0.8
     assert result.held_out["mlm_accuracy"] > 0.15

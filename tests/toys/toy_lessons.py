@@ -19,8 +19,8 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from litebert.nn.config import EncoderConfig
 from litebert.nn.layout import Layout
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
-from litebert.train.optimiser_settings import OPTIMISERS, OptimiserSettings
 from litebert.train.optimisers import build_optimiser
+from litebert.train.settings import OPTIMISERS, OptimiserSettings
 
 RATES = {"adamw": 1e-3, "lamb": 2e-3, "muon": 1e-3}
 

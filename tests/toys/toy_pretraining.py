@@ -12,8 +12,14 @@ from litebert.train.settings import Bound
 
 WORDS = ("num_layers=2", "width=32", "embedding_width=16", "num_heads=2", "feed_forward_width=64")
 RECIPE = (
-    *("batch_tokens=[[0,1024]]", "micro_tokens=256", "lengths=[[0,64]]", "rate=0.003", "rate_at_batch=0"),
-    *("optimiser=adamw", "betas=[0.9,0.98]", "warmup=0.1"),
+    *(
+        "batches.tokens=[[0,1024]]",
+        "batches.micro_tokens=256",
+        "batches.lengths=[[0,64]]",
+        "optimiser.rate=0.003",
+        "optimiser.rate_at_batch=0",
+    ),
+    *("optimiser.name=adamw", "optimiser.betas=[0.9,0.98]", "schedule.warmup=0.1"),
 )
 
 
@@ -28,10 +34,6 @@ def settings(store: Path, out: Path, *, recipe=(), words=(), **changes) -> Pretr
         "held_out_batches": 2,
     }
     return PretrainSettings(**{**fields, **changes})
-
-
-def quiet(_: str) -> None:
-    pass
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:

@@ -6,10 +6,11 @@ from pathlib import Path
 import torch
 
 from litebert.checkpoints.folder import save_model
+from litebert.config import build
 from litebert.nn.config import family_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
 from litebert.tasks.examples import Answer, Choice, Example, Question, TaskData
-from litebert.tasks.finetuning import FinetuneSettings
+from litebert.tasks.finetune import FinetuneSettings
 from litebert.tasks.recipes import FinetuneRecipe
 from litebert.text.tokenizer_files import read_tokenizer
 
@@ -105,7 +106,7 @@ def settings(
     return FinetuneSettings(
         model=str(model),
         out=out,
-        recipe=FinetuneRecipe(**chosen),
+        recipe=build(FinetuneRecipe, chosen),
         seed=seed,
         resume=resume,
         save_steps=save_steps,

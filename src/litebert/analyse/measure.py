@@ -31,7 +31,7 @@ from litebert.errors import InputError
 from litebert.nn.encoder import Encoder
 from litebert.nn.network import HeadsConfig, Network
 from litebert.terminal import progress
-from litebert.train.device import usable_device
+from litebert.train.precision import usable_device
 
 log = logging.getLogger(__name__)
 

@@ -103,7 +103,7 @@ def load_state(
                 return saved.step, state, notes
         notes.append(f"the state of step {saved.step:,} cannot be used: {fault}")
     raise InputError(
-        f"no state of {run} can be used ({'; '.join(notes)}); begin the run again in another folder, or put back a "
+        f"no state of {run} can be used ({'; '.join(notes)}); start the run again in another folder, or put back a "
         f"copy of {run / CHECKPOINTS}"
     )
 
@@ -260,7 +260,7 @@ def _disk_full(run: Path, step: int, error: OSError) -> str:
     stays = f"saved before and whole: step {whole}" if whole else "nothing was saved before"
     return (
         f"no room left to save step {step} of {run} ({os.strerror(error.errno or errno.ENOSPC)}; "
-        f"{free / 2**20:,.0f} MiB are free); {stays}; free some space and go on with --resume"
+        f"{free / 2**20:,.0f} MiB are free); {stays}; free some space and continue with --resume"
     )
 
 

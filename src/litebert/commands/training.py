@@ -16,7 +16,7 @@ RESUME = "run the same command with --resume to continue"
 
 def show_finetune(run: "Run") -> None:
     """How a fine-tuning run ended."""
-    from litebert.tasks.seeds import SeedsResult
+    from litebert.tasks.finetune import SeedsResult
 
     if isinstance(run.details, SeedsResult):
         typer.echo(run.details.describe())
@@ -35,7 +35,7 @@ def show_finetune(run: "Run") -> None:
 
 def show_pretrain(run: "Run") -> None:
     """How a pretraining run ended, and the held-out scores at every depth that was scored."""
-    from litebert.train.watch import in_words
+    from litebert.train.console import in_words
 
     if os.environ.get("RANK", "0") != "0":
         return  # under torchrun the first rank prints for all

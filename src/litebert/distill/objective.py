@@ -48,12 +48,12 @@ class DistillObjective:
 
     def parts(self, network: Network, tensors: Mapping[str, Tensor]) -> dict[str, Part]:
         longest = self.own.bound(tensors)
-        said, states = self._run(network, tensors, longest)
+        answers, states = self._run(network, tensors, longest)
         with torch.no_grad():
             taught, wanted = self._run(self.teacher, tensors, longest)
-        parts = self.own.judge(said, tensors, longest)
+        parts = self.own.judge(answers, tensors, longest)
         parts["soft"] = _without_right(
-            KINDS[self.own.kind].soft_loss(said.scores, taught.scores, tensors, self.settings.temperature)
+            KINDS[self.own.kind].soft_loss(answers.scores, taught.scores, tensors, self.settings.temperature)
         )
         if self.settings.states != "none":
             heads = cast(Mapping[str, nn.Module], network.heads)

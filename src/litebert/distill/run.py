@@ -12,7 +12,7 @@ from litebert.distill.teacher import Teacher, check_task
 from litebert.errors import InputError
 from litebert.runs import MODEL_FOLDER, update_run
 from litebert.tasks.examples import ItemPrediction, TaskData
-from litebert.tasks.finetuning import FinetuneResult, FinetuneSettings, Prepared, Say, check_folder, finetune, prepare
+from litebert.tasks.finetune import FinetuneResult, FinetuneSettings, Prepared, check_folder, finetune, prepare
 from litebert.tasks.kinds import KINDS
 from litebert.tasks.metrics import pearson
 from litebert.tasks.predicting import Predictor, load_predictor
@@ -20,7 +20,7 @@ from litebert.tasks.score import compute_metrics
 
 
 @dataclass(frozen=True, kw_only=True)
-class Nearness:
+class DistillReport:
     """Teacher and student on dev. ``agreement`` is the share of same answers; of numbers, their correlation."""
 
     metric: str
@@ -41,13 +41,13 @@ class Nearness:
 
 
 def distill(
-    settings: FinetuneSettings, data: TaskData, teacher: Teacher, student: Loaded, say: Say
-) -> tuple[FinetuneResult, Nearness | None]:
+    settings: FinetuneSettings, data: TaskData, teacher: Teacher, student: Loaded
+) -> tuple[FinetuneResult, DistillReport | None]:
     """Distil; ``settings.model`` names the student. How near it came is not known of a run that was stopped."""
     check_task(teacher, data)
     check_folder(settings.out, settings.resume)
     prepared = with_teacher(prepare(settings, data, student), teacher)
-    result = finetune(settings, data, say, prepared)
+    result = finetune(settings, data, prepared)
     model = settings.out / MODEL_FOLDER
     if result.status == "stopped" or not model.is_dir():
         return result, None
@@ -66,19 +66,19 @@ def with_teacher(prepared: Prepared, teacher: Teacher) -> Prepared:
     return replace(prepared, teaching=teacher)
 
 
-def _nearness(prepared: Prepared, teacher: Teacher, model: Path, device: str) -> Nearness:
+def _nearness(prepared: Prepared, teacher: Teacher, model: Path, device: str) -> DistillReport:
     student = load_predictor(model, device=device)
     note = replace(student.note, labels=teacher.note.labels)
     where = torch.device(device)
     master = Predictor(teacher.network.to(where), teacher.tokenizer, note, where, precision=student.precision)
     scores: list[tuple[float, float, float]] = []
     for part in prepared.dev:
-        taught, said = (one.predict_encoded(part.items, part.inputs) for one in (master, student))
-        metrics = [compute_metrics(prepared.data, part.items, found) for found in (taught, said)]
+        taught, learnt = (one.predict_encoded(part.items, part.inputs) for one in (master, student))
+        metrics = [compute_metrics(prepared.data, part.items, found) for found in (taught, learnt)]
         name = prepared.data.metrics[0]
-        scores.append((metrics[0][name], metrics[1][name], _agreement(taught, said)))
+        scores.append((metrics[0][name], metrics[1][name], _agreement(taught, learnt)))
     means = np.mean(scores, axis=0)
-    return Nearness(
+    return DistillReport(
         metric=prepared.data.metrics[0],
         teacher=float(means[0]),
         student=float(means[1]),
@@ -89,8 +89,8 @@ def _nearness(prepared: Prepared, teacher: Teacher, model: Path, device: str) ->
     )
 
 
-def _agreement(taught: list[ItemPrediction], said: list[ItemPrediction]) -> float:
-    labels: list[tuple[Any, Any]] = [(one.label, other.label) for one, other in zip(taught, said, strict=True)]
+def _agreement(taught: list[ItemPrediction], learnt: list[ItemPrediction]) -> float:
+    labels: list[tuple[Any, Any]] = [(one.label, other.label) for one, other in zip(taught, learnt, strict=True)]
     if isinstance(labels[0][0], float):
         return pearson([one for one, _ in labels], [other for _, other in labels])
     return float(np.mean([one == other for one, other in labels]))

@@ -12,7 +12,7 @@ from litebert.errors import InputError
 from litebert.families import FAMILIES
 from litebert.nn.config import preset_config
 from litebert.nn.network import Network, NetworkConfig
-from litebert.tasks.starting import load_source
+from litebert.tasks.prepare import load_source
 
 
 def load_student(name: str, fields: Sequence[str], teacher: Teacher, seed: int) -> Loaded:

@@ -10,15 +10,18 @@ from typing import Any
 import torch
 
 from litebert.checkpoints.folder import load_model, model_folder
+from litebert.data.tables import Source
 from litebert.distill.objective import PROJECTION, DistillObjective, make_projection
 from litebert.distill.settings import DistillSettings
 from litebert.errors import InputError
 from litebert.nn.network import Network
 from litebert.runs import Parent, parent_of
+from litebert.tasks.columns import Names
 from litebert.tasks.examples import TaskData, TaskSpec
 from litebert.tasks.kinds import KINDS
 from litebert.tasks.objective import TaskObjective
 from litebert.tasks.predicting import check_fits, read_spec
+from litebert.tasks.sources import read_task
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.objective import Objective
 
@@ -27,7 +30,7 @@ TAUGHT = tuple(kind.name for kind in KINDS.values() if kind.can_be_distilled)
 
 @dataclass(frozen=True)
 class Teacher:
-    """A model to learn from, and how. It fits ``litebert.tasks.teaching.Teaching``."""
+    """A model to learn from, and how. It fits ``litebert.tasks.prepare.Teaching``."""
 
     folder: str
     network: Network
@@ -89,3 +92,20 @@ def check_task(teacher: Teacher, data: TaskData) -> None:
     check_fits(teacher.note, data, teacher.folder)
     if teacher.note.labels != data.labels and set(teacher.note.labels) == set(data.labels):
         raise InputError(f"the labels of {data.name} are in another order than those of the teacher, {teacher.folder}")
+
+
+def read_for(
+    note: TaskSpec, task: str | None, data: Source | None, text: Names, label: Names, dev: Source | None
+) -> TaskData:
+    """A named task, or a file; by default with the columns, kind and labels that the model was fine-tuned with."""
+    if task is not None:
+        return read_task(task, data, text=text, label=label, dev=dev)
+    return read_task(
+        None,
+        data,
+        text=text or note.text,
+        label=label or note.label or None,
+        kind=note.kind,
+        labels=note.labels or None,
+        dev=dev,
+    )

@@ -31,7 +31,7 @@ def exits(
         raise InputError(f"{output} is a file; name a folder for the report")
     if items < 2:
         raise InputError(f"--items is {items} but heads need 2 or more")
-    from litebert.distill.reading import read_for
+    from litebert.distill.teacher import read_for
     from litebert.exits.run import measure_exits
     from litebert.model import load
 

@@ -1,7 +1,7 @@
 """The two kinds of block an encoder is made of. Each ends in its own residual connection and norm (post-norm).
 
 Under autocast a norm gives fp32, so that the residual stream between blocks is twice as wide as what products read and
-write. A block that is ``narrow`` hands on what its norm gives in the products' own type: a few percent less time to
+write. A block with ``half_residual`` hands on what its norm gives in the products' own type: a few percent less time to
 train on a GPU, at one more rounding of the stream in every block (docs/LOG.md has what both come to).
 
 T tokens, H width, A heads, D head width.
@@ -37,7 +37,7 @@ class AttentionBlock(nn.Module):
         self.out = nn.Linear(config.width, config.width, bias=config.attention_bias)
         self.norm = nn.LayerNorm(config.width, eps=config.norm_eps)
         self.relative = RelativePositions(config) if config.positions == "relative" else None
-        self.narrow = False
+        self.half_residual = False
 
     def forward(self, x: Tensor, layout: Layout, relations: Relations | None = None) -> Tensor:
         """Every token of ``x`` (T, H) looks at its own sequence."""
@@ -66,7 +66,9 @@ class AttentionBlock(nn.Module):
 
     def _finish(self, x: Tensor, attended: Tensor) -> Tensor:
         attended = attended.flatten(1)
-        return _norm_of_sum(self.norm, x, F.dropout(self.out(attended), self.dropout, self.training), self.narrow)
+        return _norm_of_sum(
+            self.norm, x, F.dropout(self.out(attended), self.dropout, self.training), self.half_residual
+        )
 
 
 class FeedForwardBlock(nn.Module):
@@ -82,17 +84,17 @@ class FeedForwardBlock(nn.Module):
         self.up = nn.Linear(config.width, config.feed_forward_width)
         self.down = nn.Linear(config.feed_forward_width, config.width)
         self.norm = nn.LayerNorm(config.width, eps=config.norm_eps)
-        self.narrow = False
+        self.half_residual = False
 
     def forward(self, x: Tensor) -> Tensor:
         inner = F.dropout(self.activation(self.up(x)), self.activation_dropout, self.training)
-        return _norm_of_sum(self.norm, x, F.dropout(self.down(inner), self.dropout, self.training), self.narrow)
+        return _norm_of_sum(self.norm, x, F.dropout(self.down(inner), self.dropout, self.training), self.half_residual)
 
 
-def _norm_of_sum(norm: nn.LayerNorm, x: Tensor, change: Tensor, narrow: bool) -> Tensor:
-    """The norm of the stream and what a block adds to it, in the type of what is added if ``narrow``."""
+def _norm_of_sum(norm: nn.LayerNorm, x: Tensor, change: Tensor, half: bool) -> Tensor:
+    """The norm of the stream and what a block adds to it, in the type of what is added if ``half``."""
     out: Tensor = norm(x + change)
-    return out.to(change.dtype) if narrow else out
+    return out.to(change.dtype) if half else out
 
 
 def initialise(module: nn.Module, std: float) -> None:

@@ -31,11 +31,11 @@ class Encoder(nn.Module):
         self.feed_forward = nn.ModuleList(FeedForwardBlock(config) for _ in range(config.num_feed_forward_blocks))
         initialise(self, config.initial_std)
 
-    def narrow_stream(self, narrow: bool = True) -> None:
+    def half_residual(self, on: bool = True) -> None:
         """Whether the residual stream between blocks is as wide as the products' numbers, instead of fp32."""
         for block in (*self.attention, *self.feed_forward):
             assert isinstance(block, AttentionBlock | FeedForwardBlock)
-            block.narrow = narrow
+            block.half_residual = on
 
     def forward(
         self, ids: Tensor, layout: Layout, segments: Tensor | None = None, *, depth: int | None = None

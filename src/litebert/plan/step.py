@@ -30,10 +30,9 @@ from litebert.pretrain.elastic import WEIGHTS, Elastic, shallower_depths
 from litebert.pretrain.objective import LOGIT_CHUNK, Pretraining, order_sums
 from litebert.process_memory import peak_resident_bytes
 from litebert.train.objective import Objective, Part, Stage
-from litebert.train.optimiser_settings import OptimiserSettings
 from litebert.train.parallel import Ranks
 from litebert.train.schedules import ScheduleSettings
-from litebert.train.settings import Bound, Precision, TrainSettings
+from litebert.train.settings import Bound, OptimiserSettings, Precision, TrainSettings
 from litebert.train.stepper import Stepper
 
 Optimiser = Literal["adamw", "lamb", "muon", "sgd"]
@@ -150,12 +149,12 @@ def build_stepper(network: Network, settings: StepSettings, device: torch.device
         batch_tokens=((0.0, tokens),),
         micro_tokens=tokens,
         precision=settings.precision,
-        narrow=half_residual,
+        half_residual=half_residual,
         compiled=settings.compiled,
         checkpointing=settings.checkpointing,
     )
     stage = Stage("plan", 0.0, cast(Any, None), _objective(network.config.encoder, settings), weights=WEIGHTS)
-    return Stepper(network, [stage], train, Ranks(0, 1, device, None), lambda _: None), stage
+    return Stepper(network, [stage], train, Ranks(0, 1, device, None)), stage
 
 
 def _objective(config: EncoderConfig, settings: StepSettings) -> Objective:

@@ -1,108 +1,151 @@
-"""A pretraining recipe: every choice that the paper makes or varies, as YAML. No torch here."""
+"""A pretraining recipe: every choice that the paper makes or varies, as YAML. No torch here.
+
+Depth may grow along a run, for models whose layers share their blocks.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
-from litebert.config import build, parse_overrides, preset_names, read_preset
+from litebert.config import (
+    build,
+    changed,
+    current_name,
+    field_names,
+    merged,
+    nested,
+    parse_overrides,
+    preset_names,
+    read_preset,
+)
 from litebert.errors import InputError, nearest
-from litebert.train.optimiser_settings import OptimiserName, OptimiserSettings
-from litebert.train.schedules import ScheduleKind, ScheduleSettings, check_stages, square_root_rate
+from litebert.nn.config import EncoderConfig
+from litebert.train.schedules import ScheduleSettings, check_stages
+from litebert.train.settings import OptimiserSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchPlan:
+    """How long inputs and how large batches are. Stages are pairs of a share of the run and the value from there on."""
+
+    tokens: tuple[tuple[float, int], ...] = ((0.0, 65_536),)
+    lengths: tuple[tuple[float, int], ...] = ((0.0, 512),)
+    micro_tokens: int = 0  # of one forward pass; 0: what suits the device
+    min_steps: int = 0  # that a budget must hold: batches are halved until it does; 0: any
+    max_steps: int = 0  # that a budget may hold: batches are doubled until it does not hold more; 0: any
+
+    def __post_init__(self) -> None:
+        check_stages("batches.lengths", self.lengths)
+        check_stages("batches.tokens", self.tokens)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """What comes in along the way."""
+
+    depths: tuple[tuple[float, int | float], ...] = ()  # layers (3) or a share of them (0.25); empty: always all
+    order_from: float = 0.0  # share of the run from which the order loss counts
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.order_from < 1:
+            raise InputError(
+                f"growth.order_from is {self.order_from} but must be a share of the run, from 0 to below 1"
+            )
+        if self.depths:
+            check_stages("growth.depths", self.depths)
+        for _, depth in self.depths:
+            if depth <= 0 or (isinstance(depth, float) and depth > 1):
+                raise InputError(
+                    f"growth.depths has {depth} but must have layers such as 3, or shares of all such as 0.25"
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class InitialValues:
+    """What a fresh network begins with (``initial.py``)."""
+
+    output_scale: float | Literal["depth"] = 1.0  # of the matrices that write to the residual stream
+    unigram_bias: bool = False  # the masked-LM bias begins with the frequencies of words
+    positions: Literal["random", "sinusoid"] = "random"
+    position_std: float | None = None
+    keys: float | None = None  # keys begin as the queries, both scaled by this; none: drawn apart
+    embedding_std: float | None = None  # of the token table
+    projection_std: float | None = None  # of the map from the embedding width to the width
+
+    def __post_init__(self) -> None:
+        for name in ("output_scale", "position_std", "keys", "embedding_std", "projection_std"):
+            value = getattr(self, name)
+            if isinstance(value, float) and value <= 0:
+                raise InputError(f"initial.{name} is {value} but must be above 0")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How to pretrain. Stages are pairs of a share of the run and the value from there on."""
+    """How to pretrain."""
 
     about: str = ""
     order: Literal["sop", "nsp", "none"] = "sop"
+    order_grad_ratio: float = 0.0  # gradient of the order loss at the layers over that of masked words; 0: unscaled
     masking: Literal["ngram", "whole-word", "plain"] = "ngram"
     mask_rate: float = 0.15
     edges: Literal["masking", "pairs"] = "masking"  # under sop, what beginnings and ends of documents are for
     eval_masking: Literal["ngram", "whole-word", "plain"] = "plain"  # of held-out text, always at 15%
-    order_from: float = 0.0  # share of the run from which the order loss counts
-    order_pull: float = 0.0  # of the order loss at the layers, as a multiple of masked words'; 0: as it happens to be
-    lengths: tuple[tuple[float, int], ...] = ((0.0, 512),)
-    depths: tuple[tuple[float, int | float], ...] = ()  # layers (3) or a share of them (0.25); empty: always all
     elastic: bool = False  # every step also trains a random shallower depth
-    batch_tokens: tuple[tuple[float, int], ...] = ((0.0, 65_536),)
-    least_steps: int = 0  # that a budget must hold: batches are halved until it does; 0: never
-    most_steps: int = 0  # that a budget may hold: batches are doubled until it does not hold more; 0: never
-    found_at_steps: int = 0  # longer runs grow and begin order after as many steps, with lower rates; 0: as they are
-    found_at_tokens: int = 0  # in runs of more the rate falls after as many tokens; 0: as ``decay`` has it
-    micro_tokens: int = 0  # of one forward pass; 0: what suits the device
-    optimiser: OptimiserName = "adamw"
-    rate: float = 1e-3
-    rate_at_batch: int = 0  # batch tokens that the rate is for; smaller ones follow the square root; 0: any
-    pooler_rate_at_width: int = 0  # up to which the pooler has the rate; wider ones less, as 1 / width; 0: any
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-6
-    weight_decay: float = 0.01
-    part_rates: tuple[tuple[str, float], ...] = ()
-    muon_rate: float = 0.02
-    muon_momentum: float = 0.95
-    clip: float = 1.0
-    schedule: ScheduleKind = "linear"
-    warmup: float = 0.025
-    end: float = 0.0
-    decay: float = 0.3  # share of the run in which a trapezoid goes down
-    initial_output_scale: float | Literal["depth"] = 1.0  # of the matrices that write to the residual stream
-    initial_unigram_bias: bool = False  # the masked-LM bias begins with the frequencies of words
-    initial_positions: Literal["random", "sinusoid"] = "random"
-    initial_position_std: float | None = None
-    initial_keys: float | None = None  # keys begin as the queries, both scaled by this; none: drawn apart
-    initial_embedding_std: float | None = None  # of the token table
-    initial_projection_std: float | None = None  # of the map from the embedding width to the width
+    batches: BatchPlan = BatchPlan()
+    growth: Growth = Growth()
+    optimiser: OptimiserSettings = field(default_factory=OptimiserSettings)
+    schedule: ScheduleSettings = field(default_factory=ScheduleSettings)
+    initial: InitialValues = InitialValues()
     steps: int | None = None  # the recipe's own length, where no budget is given
+    reference_steps: int = 0  # longer runs keep the absolute step of growth, at lower rates; 0: off
+    reference_tokens: int = 0  # longer runs keep the absolute token count at which the rate starts to fall; 0: off
     model: tuple[str, ...] = ()  # fields of the preset that the recipe changes, such as dropout=0
 
+    RENAMED: ClassVar[dict[str, str]] = {
+        "order_pull": "order_grad_ratio",
+        "found_at_steps": "reference_steps",
+        "found_at_tokens": "reference_tokens",
+        "batch_tokens": "batches.tokens",
+        "lengths": "batches.lengths",
+        "micro_tokens": "batches.micro_tokens",
+        "least_steps": "batches.min_steps",
+        "most_steps": "batches.max_steps",
+        "depths": "growth.depths",
+        "order_from": "growth.order_from",
+        "optimiser": "optimiser.name",
+        **{
+            name: f"optimiser.{name}"
+            for name in ("rate", "rate_at_batch", "pooler_rate_at_width", "betas", "eps", "weight_decay")
+        },
+        **{name: f"optimiser.{name}" for name in ("part_rates", "muon_rate", "muon_momentum", "clip")},
+        "schedule": "schedule.kind",
+        **{name: f"schedule.{name}" for name in ("warmup", "end", "decay")},
+        **{
+            f"initial_{name}": f"initial.{name}"
+            for name in ("output_scale", "unigram_bias", "positions", "position_std", "keys")
+        },
+        **{f"initial_{name}": f"initial.{name}" for name in ("embedding_std", "projection_std")},
+    }
+
     def __post_init__(self) -> None:
-        check_stages("lengths", self.lengths)
-        check_stages("batch_tokens", self.batch_tokens)
         if not 0 < self.mask_rate < 1:
             raise InputError(f"mask_rate is {self.mask_rate} but must lie between 0 and 1, such as 0.15")
-        if not 0 <= self.order_from < 1:
-            raise InputError(f"order_from is {self.order_from} but must be a share of the run, from 0 to below 1")
-        if self.order_pull < 0:
-            raise InputError(f"order_pull is {self.order_pull} but must be 0 or more, such as 1")
-        if self.depths:
-            check_stages("depths", self.depths)
-        for _, depth in self.depths:
-            if depth <= 0 or (isinstance(depth, float) and depth > 1):
-                raise InputError(f"depths has {depth} but must have layers such as 3, or shares of all such as 0.25")
-        for name in ("output_scale", "position_std", "keys", "embedding_std", "projection_std"):
-            value = getattr(self, f"initial_{name}")
-            if isinstance(value, float) and value <= 0:
-                raise InputError(f"initial_{name} is {value} but must be above 0")
+        if self.order_grad_ratio < 0:
+            raise InputError(f"order_grad_ratio is {self.order_grad_ratio} but must be 0 or more, such as 1")
+        if self.optimiser.rate is None:
+            raise InputError("optimiser.rate is null but must be a number, such as 1e-3")
 
-    def optimiser_settings(self, width: int) -> OptimiserSettings:
+    def optimiser_for(self, width: int) -> OptimiserSettings:
         """The optimiser, its rate fitted to the batch, and the pooler's to the width of a model."""
-        batch = max(tokens for _, tokens in self.batch_tokens)
-        factor = min(1.0, square_root_rate(1.0, self.rate_at_batch, batch)) if self.rate_at_batch else 1.0
-        rates = dict(self.part_rates)
-        if self.pooler_rate_at_width:
-            rates.setdefault("pooler", min(1.0, self.pooler_rate_at_width / width))
-        return OptimiserSettings(
-            name=self.optimiser,
-            rate=factor * self.rate,
-            betas=self.betas,
-            eps=self.eps,
-            weight_decay=self.weight_decay,
-            part_rates=tuple(rates.items()),
-            muon_rate=factor * self.muon_rate,
-            muon_momentum=self.muon_momentum,
-        )
-
-    def schedule_settings(self) -> ScheduleSettings:
-        """The shape of the rate over the run."""
-        return ScheduleSettings(kind=self.schedule, warmup=self.warmup, end=self.end, decay=self.decay)
+        return self.optimiser.for_run(max(tokens for _, tokens in self.batches.tokens), width)
 
     def when_stuck(self) -> str:
         """What to try when a run stays at word frequencies: what the recipe has not, or else what it needs."""
-        if self.optimiser == "muon" and self.initial_unigram_bias:
+        rate, muon_rate = self.optimiser.rate, self.optimiser.muon_rate
+        if self.optimiser.name == "muon" and self.initial.unigram_bias and rate is not None:
             return (
                 "Give it more time or, where there is none, a smaller vocabulary (8,000 pieces suit a CPU), a smaller "
-                f"model, or half the rates: rate={self.rate / 2:.2g} muon_rate={self.muon_rate / 2:.2g}"
+                f"model, or half the rates: optimiser.rate={rate / 2:.2g} optimiser.muon_rate={muon_rate / 2:.2g}"
             )
         return (
             "Try the budget recipe, shorter inputs first, another rate (three times lower, then higher; lower for the "
@@ -110,14 +153,58 @@ class Recipe:
         )
 
 
+def layers_of(depth: int | float, num_layers: int) -> int:
+    """A depth of a recipe in layers: an integer as it is, a fraction as that share of all, at least one layer."""
+    if isinstance(depth, float):
+        return max(1, round(depth * num_layers))
+    if depth > num_layers:
+        raise InputError(
+            f"growth.depths asks for {depth} layers, but the model has {num_layers}; use shares such as 0.25"
+        )
+    return depth
+
+
+def depth_stages(recipe: Recipe, encoder: EncoderConfig) -> tuple[tuple[float, int], ...]:
+    """The stages of depth in layers; one at full depth where the recipe has none."""
+    stages = tuple((begin, layers_of(depth, encoder.num_layers)) for begin, depth in recipe.growth.depths)
+    for _, depth in stages:
+        if not trains_all(encoder, depth):
+            raise InputError(
+                f"growth.depths runs only the first {depth} of {encoder.num_layers} layers at first; later ones have "
+                "blocks of their own that would come in untrained: leave depths out (growth.depths=[]) or share all"
+            )
+    return stages or ((0.0, encoder.num_layers),)
+
+
+def with_suitable_growth(recipe: Recipe, encoder: EncoderConfig) -> Recipe:
+    """The recipe, its growing depth left out where the model has blocks that would come in untrained."""
+    layers = encoder.num_layers
+    grows = all(trains_all(encoder, layers_of(depth, layers)) for _, depth in recipe.growth.depths)
+    return recipe if grows else changed(recipe, {"growth.depths": ()})
+
+
+def trains_all(encoder: EncoderConfig, depth: int) -> bool:
+    """Whether the first ``depth`` layers use every block of the plan."""
+    shallow, plan = encoder.plan[:depth], encoder.plan
+    return all({blocks[kind] for blocks in shallow} == {blocks[kind] for blocks in plan} for kind in (0, 1))
+
+
 def read_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
     """A named recipe with ``field=value`` words applied."""
     if name not in preset_names("recipes"):
         raise InputError(f"there is no recipe '{name}'{nearest(name, preset_names('recipes'))}")
     asked = parse_overrides(overrides)
-    stages = {field: [[0, asked[field]]] for field in STAGED if isinstance(asked.get(field), int | float)}
-    return build(Recipe, {**read_preset("recipes", name), **asked, **stages})
+    for field_name, value in asked.items():
+        if current_name(Recipe, field_name) in STAGED and isinstance(value, int | float):
+            asked[field_name] = [[0, value]]
+    preset = nested(Recipe, read_preset("recipes", name))
+    return build(Recipe, merged(preset, nested(Recipe, asked, notice=True)))
 
 
-STAGED = ("lengths", "batch_tokens", "depths")  # a plain number is one stage, from the beginning to the end
-RECIPE_FIELDS = frozenset(Recipe.__dataclass_fields__)
+def is_recipe_word(word: str) -> bool:
+    """Whether ``field=value`` is for a recipe, under its name of today or an old one."""
+    return word.partition("=")[0] in RECIPE_FIELDS
+
+
+STAGED = ("batches.lengths", "batches.tokens", "growth.depths")  # a plain number is one stage, all along
+RECIPE_FIELDS = field_names(Recipe) | Recipe.RENAMED.keys()

@@ -17,7 +17,7 @@ from litebert.shrink.choose import Choice, DropRequest, choose
 from litebert.shrink.drop import count_parameters, drop_layers, same_model, sharing, shrunk_config
 from litebert.shrink.strategies import layers_in_words, ranges
 from litebert.tasks.predicting import TASK_FILE
-from litebert.train.device import usable_device
+from litebert.train.precision import usable_device
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,8 +36,9 @@ from litebert.shrink.tuning import (
     with_head,
 )
 from litebert.tasks.examples import TaskData
-from litebert.tasks.finetuning import FinetuneSettings, Prepared, check_folder, prepare
-from litebert.train.stop import StopSignal
+from litebert.tasks.finetune import check_folder
+from litebert.tasks.prepare import FinetuneSettings, Prepared, prepare
+from litebert.train.clock import StopSignal
 
 log = logging.getLogger(__name__)
 

@@ -32,13 +32,12 @@ from litebert.shrink.drop import drop_layers
 from litebert.shrink.strategies import FIXED, Fixed, Layers, Strategy, drop_similar, kept_of
 from litebert.tasks.encoding import Inputs as Encoded
 from litebert.tasks.examples import TaskData
-from litebert.tasks.finetuning import FinetuneSettings, Prepared, finetune
-from litebert.tasks.keeper import Keeper
+from litebert.tasks.finetune import BestCheckpoint, FinetuneSettings, Prepared, finetune
 from litebert.tasks.kinds import KINDS
 from litebert.tasks.predicting import TASK_FILE, Predictor
-from litebert.tasks.starting import start_network, task_heads
+from litebert.tasks.prepare import start_network, task_heads
+from litebert.train.clock import StopSignal
 from litebert.train.precision import default_precision
-from litebert.train.stop import StopSignal
 
 TRIALS_FILE, TRIALS_FOLDER = "trials.jsonl", "trials"
 # Bottom is the paper's control, and greedy is guided by another loss than the task's.
@@ -114,7 +113,7 @@ class Tuning:
             teacher = load_teacher(str(self._trained(self._everything, seed)), self.schedule.recover)
             prepared = with_teacher(prepared, teacher)
         settings = replace(self.settings, out=out, seed=seed, resume=done is not None, watched=False)
-        result = finetune(settings, self.prepared.data, lambda _: None, prepared)
+        result = finetune(settings, self.prepared.data, prepared)
         _free_memory(settings.device)
         if result.status == "stopped":
             raise InputError(STOPPED)
@@ -151,7 +150,7 @@ class Tuning:
         numbers = self.settings.precision or default_precision(device)
         network, prepared = small.network.to(device), self.prepared
         predictor = Predictor(network, prepared.tokenizer, prepared.note, device, precision=numbers)
-        keeper = Keeper(predictor, prepared.data, prepared.dev, patience=0)
+        keeper = BestCheckpoint(predictor, prepared.data, prepared.dev, patience=0)
         figures, note = keeper.measure()
         score = keeper.main(figures)
         files = {TASK_FILE: note.text_of_file()}

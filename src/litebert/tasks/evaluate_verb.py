@@ -70,7 +70,7 @@ def evaluate(
     if corpus is not None:
         if model is None or task or data or html:
             raise InputError("with --corpus give a model and nothing of tasks: litebert evaluate MODEL --corpus STORE")
-        from litebert.pretrain.score_verb import score_on_text
+        from litebert.pretrain.verb import score_on_text
 
         chosen = _chosen_depths(model, depths)
         score_on_text(str(model), corpus, length or 0, chosen, order or "sop", tokens or 0, device, as_json)

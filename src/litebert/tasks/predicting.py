@@ -22,8 +22,7 @@ from litebert.tasks.kinds import KINDS, HeadScores, TaskKind
 from litebert.tasks.kinds.base import Floats
 from litebert.tasks.objective import device_tensors, run_head
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.device import usable_device
-from litebert.train.precision import cast, default_precision
+from litebert.train.precision import cast, default_precision, usable_device
 from litebert.train.settings import Precision
 
 TASK_FILE = "task.json"

@@ -5,24 +5,26 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
-from litebert.config import build, parse_overrides, preset_names, read_preset
+from litebert.config import build, changed, merged, nested, parse_overrides, preset_names, read_preset
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
 from litebert.tasks.examples import Kind
-from litebert.train.optimiser_settings import OptimiserSettings
-from litebert.train.schedules import ScheduleKind, ScheduleSettings
+from litebert.train.schedules import ScheduleSettings
+from litebert.train.settings import OptimiserSettings
 
 SettingsName = Literal["paper", "budget"]
 SHARED = {"race-middle": "race", "race-high": "race"}  # tasks with the settings of another
 
-# Rates for widths up to so many, where nobody says: the smaller the model, the faster it may learn.
+# Default learning rates by the largest width they are for: smaller models may learn faster.
 RATES = ((256, 1e-4), (512, 5e-5), (768, 3e-5), (1024, 2e-5), (4096, 1e-5))
 RISKY_RATE = {1024: 2e-5, 2048: 1e-5, 4096: 1e-5}  # the most for models known to fail, by width
 RISKY_WARMUP = 0.06
-EPOCHS = ((1_000, 10.0), (10_000, 5.0), (math.inf, 3.0))  # for so many examples
+EPOCHS = ((1_000, 10.0), (10_000, 5.0), (math.inf, 3.0))  # by the largest number of examples they are for
+OPTIMISER = OptimiserSettings(rate=None)
+SCHEDULE = ScheduleSettings(warmup=0.1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,23 +32,17 @@ class FinetuneRecipe:
     """Every choice of a fine-tuning run. None leaves it to the model and the data."""
 
     about: str = ""
-    rate: float | None = None
     batch: int = 32
     epochs: float | None = None
     steps: int | None = None  # counts before epochs
-    most_steps: int | None = None  # where epochs count
-    warmup: float = 0.1  # share of the run
-    warmup_steps: int | None = None  # counts before the share
+    max_steps: int | None = None  # where epochs count
+    optimiser: OptimiserSettings = OPTIMISER
+    schedule: ScheduleSettings = SCHEDULE
+    warmup_steps: int | None = None  # counts before ``schedule.warmup``
     length: int | None = None
     stride: int = 128
     dropout: float | None = None
     classifier_dropout: float | None = None
-    weight_decay: float = 0.01
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-6
-    clip: float = 1.0
-    schedule: ScheduleKind = "linear"
-    end: float = 0.0
     scores: int = 8  # dev scores of a run at the least; once an epoch where that is more
     score_items: int = 0  # the most items of dev that count on the way; 0: all
     patience: int = 0  # scores without a better one after which the run ends; 0: never
@@ -54,29 +50,28 @@ class FinetuneRecipe:
     restart_factor: float = 0.5  # of the rate
     answerable: bool = True  # a head of its own for whether there is an answer, where some questions have none
 
+    RENAMED: ClassVar[dict[str, str]] = {
+        "most_steps": "max_steps",
+        **{name: f"optimiser.{name}" for name in ("rate", "weight_decay", "betas", "eps", "clip")},
+        "schedule": "schedule.kind",
+        "warmup": "schedule.warmup",
+        "end": "schedule.end",
+    }
+
     def __post_init__(self) -> None:
         for name in ("batch", "scores"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)} but must be 1 or more")
-        if self.rate is not None and not 0 < self.rate < 1:
-            raise InputError(f"rate is {self.rate} but must be a small number above 0, such as 3e-5")
+        rate = self.optimiser.rate
+        if rate is not None and not 0 < rate < 1:
+            raise InputError(f"optimiser.rate is {rate} but must be a small number above 0, such as 3e-5")
+        if self.optimiser.rate_at_batch or self.optimiser.pooler_rate_at_width:
+            raise InputError(
+                "optimiser.rate_at_batch and optimiser.pooler_rate_at_width are for pretraining; leave them out"
+            )
         for name in ("epochs", "steps"):
             if getattr(self, name) is not None and getattr(self, name) <= 0:
                 raise InputError(f"{name} is {getattr(self, name)} but must be more than 0")
-
-    def optimiser(self) -> OptimiserSettings:
-        """AdamW with these numbers."""
-        assert self.rate is not None
-        return OptimiserSettings(
-            name="adamw", rate=self.rate, betas=self.betas, eps=self.eps, weight_decay=self.weight_decay
-        )
-
-    def schedule_settings(self) -> ScheduleSettings:
-        """The shape of the rate, once ``warmup`` is a share."""
-        return ScheduleSettings(kind=self.schedule, warmup=self.warmup, end=self.end)
-
-
-FIELDS = frozenset(FinetuneRecipe.__dataclass_fields__)
 
 
 def read_finetune_recipe(
@@ -91,7 +86,8 @@ def read_finetune_recipe(
             raise InputError(f"the paper has no settings for {task}; it has some for {', '.join(names)} (--settings)")
     else:
         name = kind if kind in names else "any"
-    return build(FinetuneRecipe, {**read_preset(folder, name), **parse_overrides(overrides)})
+    asked = nested(FinetuneRecipe, parse_overrides(overrides), notice=True)
+    return build(FinetuneRecipe, merged(nested(FinetuneRecipe, read_preset(folder, name)), asked))
 
 
 def settled(
@@ -102,17 +98,18 @@ def settled(
     ``units`` is how many examples there are, ``longest`` how many tokens the longer ones have.
     """
     notes: list[str] = []
-    rate = recipe.rate or next(rate for width, rate in RATES if encoder.width <= width or width == RATES[-1][0])
+    usual_rate = next(rate for width, rate in RATES if encoder.width <= width or width == RATES[-1][0])
+    rate = recipe.optimiser.rate or usual_rate
     limit = min(512, encoder.max_positions) if encoder.positions == "absolute" else 512
     length = min(recipe.length or max(32, min(longest, 256)), limit)
     steps = recipe.steps
     if steps is None:
         epochs = recipe.epochs or next(epochs for most, epochs in EPOCHS if units <= most)
         steps = max(1, math.ceil(epochs * math.ceil(units / recipe.batch)))
-        if recipe.most_steps and steps > recipe.most_steps:
-            notes.append(f"{epochs:g} epochs would be {steps:,} steps; {recipe.most_steps:,} are done (most_steps)")
-            steps = recipe.most_steps
-    warmup = recipe.warmup if recipe.warmup_steps is None else min(recipe.warmup_steps / steps, 0.5)
+        if recipe.max_steps and steps > recipe.max_steps:
+            notes.append(f"{epochs:g} epochs would be {steps:,} steps; {recipe.max_steps:,} are done (max_steps)")
+            steps = recipe.max_steps
+    warmup = recipe.schedule.warmup if recipe.warmup_steps is None else min(recipe.warmup_steps / steps, 0.5)
     if known_to_fail(encoder):
         most = next((rate for width, rate in RISKY_RATE.items() if encoder.width <= width), min(RISKY_RATE.values()))
         if rate > most:
@@ -121,7 +118,14 @@ def settled(
         if warmup < RISKY_WARMUP:
             notes.append(f"a model of this shape needs a warm-up: {RISKY_WARMUP:.0%} of the run")
             warmup = RISKY_WARMUP
-    return replace(recipe, rate=rate, length=length, steps=steps, warmup=warmup, warmup_steps=None), notes
+    settings = {
+        "optimiser.rate": rate,
+        "schedule.warmup": warmup,
+        "warmup_steps": None,
+        "length": length,
+        "steps": steps,
+    }
+    return changed(recipe, settings), notes
 
 
 def known_to_fail(encoder: EncoderConfig) -> bool:

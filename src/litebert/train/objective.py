@@ -1,4 +1,4 @@
-"""What is learnt, as the loop sees it. Pretraining and fine-tuning differ in nothing else."""
+"""What is learnt, as the trainer sees it. Pretraining and fine-tuning differ in nothing else."""
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +30,7 @@ class Part:
 
 
 class Objective(Protocol):
-    """A loss with named parts, each the mean of a sum over so many items of the whole batch."""
+    """A loss with named parts, each a sum divided by the number of items in the whole batch."""
 
     def counts(self, batch: Any) -> Mapping[str, int]:
         """How many items each part has; known on the host, so that nothing waits for the device."""
@@ -53,12 +53,12 @@ SumsOf = Callable[[Objective, Mapping[str, Tensor]], Sums]
 class Stage:
     """A source of micro-batches and how to learn from them, from some progress on (a sequence length, say)."""
 
-    name: str  # of its stream: stages of one name and source go on with the same batches
+    name: str  # of its stream: stages of one name and source continue one stream of batches
     begin: float  # progress at which this stage begins
     source: Source
     objective: Objective
     flops: Callable[[Any], float] | None = None  # arithmetic of a step on one micro-batch
-    weights: Mapping[str, float] = field(default_factory=dict)  # of the parts of the loss, 1 unless said
+    weights: Mapping[str, float] = field(default_factory=dict)  # of the parts of the loss; default: 1
 
     def weight(self, part: str) -> float:
         """What a part of the loss counts for."""
@@ -78,7 +78,7 @@ class Learner(nn.Module):
 
 
 def prepare_compiler(stages: int) -> None:
-    """Room for a graph of every stage (beyond its limit torch goes on uncompiled, and slowly), and no idle warnings."""
+    """Room for a graph of every stage (beyond its limit torch runs uncompiled, and slowly), and no idle warnings."""
     warnings.filterwarnings("ignore", r"\s*Online softmax is disabled", UserWarning)  # of no use to who trains
     config = torch._dynamo.config
     config.recompile_limit = max(config.recompile_limit, 2 * stages + 6)

@@ -15,10 +15,9 @@ from torch import Tensor, nn
 from litebert.errors import InputError
 from litebert.nn.network import Network
 from litebert.train.lamb import Lamb
-from litebert.train.muon import Substitutes
-from litebert.train.optimiser_settings import OptimiserSettings
-from litebert.train.parallel import cut_like, norm_of_gradients
-from litebert.train.stacked_muon import StackedMuon
+from litebert.train.muon import StackedMuon, Substitutes
+from litebert.train.parallel import gradient_norm, shard_like
+from litebert.train.settings import OptimiserSettings
 
 THIRDS = 3  # query, key, value
 FUSED_KERNELS = ("cpu", "cuda")  # devices with a one-kernel AdamW in every torch that we support
@@ -113,7 +112,7 @@ class Optimiser:
         """Clip (0: not at all), step and forget the gradients; gives their norm before clipping."""
         if scaler.is_enabled():
             self.unscale(scaler)
-        norm = norm_of_gradients(self.parameters())
+        norm = gradient_norm(self.parameters())
         if clip:
             nn.utils.clip_grads_with_norm_(self.parameters(), clip, norm)
         if scaler.is_enabled():
@@ -158,7 +157,7 @@ class Optimiser:
                 number = next(numbers)
                 if name in state:
                     kept = state[name].items()
-                    entries[number] = {slot: cut_like(value.detach().clone(), parameter) for slot, value in kept}
+                    entries[number] = {slot: shard_like(value.detach().clone(), parameter) for slot, value in kept}
             member.load_state_dict({"state": entries, "param_groups": member.state_dict()["param_groups"]})
 
     def _groups(self) -> Iterator[dict[str, Any]]:
@@ -200,6 +199,7 @@ def build_optimiser(network: Network, settings: OptimiserSettings) -> Optimiser:
 
 
 def _group(kind: _Kind, named: Named, settings: OptimiserSettings, *, by_muon: bool = False) -> dict[str, Any]:
+    assert settings.rate is not None
     rate = (settings.muon_rate if by_muon else settings.rate) * settings.part_rate(kind.part)
     return {
         "params": named,

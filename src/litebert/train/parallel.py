@@ -33,7 +33,7 @@ class Ranks:
     def join(cls, device: str) -> "Ranks":
         """Join the processes that torchrun started, or be alone."""
         if "RANK" not in os.environ:
-            return cls(0, 1, torch.device(device), None)
+            return cls.alone(torch.device(device))
         local = int(os.environ.get("LOCAL_RANK", "0"))
         here = torch.device("cuda", local) if device == "cuda" else torch.device(device)
         if here.type == "cuda":
@@ -41,6 +41,11 @@ class Ranks:
         if not dist.is_initialized():
             dist.init_process_group("cpu:gloo,cuda:nccl" if here.type == "cuda" else "gloo")
         return cls(dist.get_rank(), dist.get_world_size(), here, dist.new_group(backend="gloo"))
+
+    @classmethod
+    def alone(cls, device: torch.device) -> "Ranks":
+        """The only process of a run."""
+        return cls(0, 1, device, None)
 
     @property
     def first(self) -> bool:
@@ -66,7 +71,7 @@ class Ranks:
 
 
 def end_rank() -> None:
-    """End the process of a rank whose work is done and saved; alone, go on.
+    """End the process of a rank whose work is done and saved; alone, do nothing.
 
     Not by Python's own way out: threads of the process group may still be at work then, and the process would abort now
     and then, which ``torchrun`` reports as a failed run.
@@ -77,7 +82,7 @@ def end_rank() -> None:
         os._exit(0)
 
 
-def spread(learner: nn.Module, network: Network, ranks: Ranks, sharded: bool) -> nn.Module:
+def parallelize(learner: nn.Module, network: Network, ranks: Ranks, sharded: bool) -> nn.Module:
     """The learner as each rank runs it: alone, a copy that averages gradients, or a shard of it."""
     if ranks.world == 1:
         return learner
@@ -109,35 +114,35 @@ def synchronising(learner: nn.Module, now: bool) -> Any:
     yield
 
 
-def whole(tensor: Tensor) -> Tensor:
+def full_tensor(tensor: Tensor) -> Tensor:
     """A sharded tensor made whole; any other as it is."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def whole_state(state: Any) -> Any:
+def full_state(state: Any) -> Any:
     """A nested state with every tensor whole and on the CPU; all ranks must ask."""
     if isinstance(state, Tensor):
-        return whole(state).detach().cpu().clone()
+        return full_tensor(state).detach().cpu().clone()
     if isinstance(state, dict):
-        return {key: whole_state(value) for key, value in state.items()}
+        return {key: full_state(value) for key, value in state.items()}
     if isinstance(state, list | tuple):
-        return [whole_state(value) for value in state]
+        return [full_state(value) for value in state]
     return state
 
 
-def whole_weights(network: Network) -> dict[str, Tensor]:
+def full_weights(network: Network) -> dict[str, Tensor]:
     """All weights, unsharded, on the CPU; all ranks must ask."""
-    return cast(dict[str, Tensor], whole_state(network.state_dict()))
+    return cast(dict[str, Tensor], full_state(network.state_dict()))
 
 
 @torch.no_grad()
-def restore_weights(network: Network, tensors: dict[str, Tensor]) -> None:
+def load_full_weights(network: Network, tensors: dict[str, Tensor]) -> None:
     """Put whole weights back, sharded or not."""
     for name, parameter in network.state_dict().items():
-        parameter.copy_(cut_like(tensors[name], parameter))
+        parameter.copy_(shard_like(tensors[name], parameter))
 
 
-def cut_like(tensor: Tensor, pattern: Tensor) -> Tensor:
+def shard_like(tensor: Tensor, pattern: Tensor) -> Tensor:
     """A tensor that every rank has whole, on the device of ``pattern`` and sharded as that is; a counter as it is."""
     if not tensor.ndim:
         return tensor
@@ -147,7 +152,7 @@ def cut_like(tensor: Tensor, pattern: Tensor) -> Tensor:
     return distribute_tensor(tensor, pattern.device_mesh, pattern.placements, src_data_rank=None)
 
 
-def norm_of_gradients(parameters: Sequence[Tensor]) -> Tensor:
+def gradient_norm(parameters: Sequence[Tensor]) -> Tensor:
     """The global norm of all gradients."""
     norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
-    return whole(norm)
+    return full_tensor(norm)

@@ -1,5 +1,6 @@
 """The picture of a run: loss, accuracies and the rate over its steps, drawn from ``metrics.jsonl``."""
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,16 +9,35 @@ import numpy as np
 import numpy.typing as npt
 
 from litebert.durations import format_duration
+from litebert.runs import Status
+from litebert.train.callbacks import Callback
 from litebert.train.metrics import HELD_OUT, Row, read_metrics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from litebert.train.trainer import Trainer
+
+log = logging.getLogger(__name__)
 
 PICTURE = "loss.png"
 COLOURS = ("#1f5fa8", "#c8553d", "#4f8a3c", "#7a5195")
 OTHER_DEPTHS = ("depth_", "shallow_", "taught_")  # of elastic runs: a picture of all would show none
 WORDS = {"mlm": "masked words", "order": "sentence order"}
 Points = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
+
+
+class Plot(Callback):
+    """Draws the curves when a run ends; comes after the metrics file."""
+
+    def __init__(self, run: Path, *, unigram: float | None = None) -> None:
+        self.run, self.unigram = run, unigram
+
+    def on_end(self, trainer: "Trainer", status: Status) -> None:
+        try:
+            draw_run(self.run, unigram=self.unigram)
+        except OSError as error:  # the run is safe; a picture can be drawn again
+            log.warning("could not draw %s: %s", self.run / PICTURE, error.strerror or error)
 
 
 def draw_run(run: Path, *, unigram: float | None = None) -> Path | None:

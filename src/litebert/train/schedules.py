@@ -20,7 +20,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleSettings:
-    """The shape of the rate; the paper's unless said otherwise: 3,125 of 125,000 steps up, then straight down to 0.
+    """The shape of the rate; by default the paper's: 3,125 of 125,000 steps up, then straight down to 0.
 
     ``one-cycle`` goes up and down along half cosines from a 25th of the top rate; ``constant`` stays at the top;
     ``trapezoid`` stays there until the last ``decay`` of the run and then goes straight down.

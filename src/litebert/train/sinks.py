@@ -3,13 +3,20 @@
 Each is an extra, imported where it is used, behind the one small interface ``Sink``.
 """
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from litebert.errors import InputError, nearest
-from litebert.runs import read_run
-from litebert.train.metrics import HELD_OUT, Row
+from litebert.runs import Status, read_run
+from litebert.train.callbacks import Callback
+from litebert.train.metrics import HELD_OUT, Row, held_out_row
+
+if TYPE_CHECKING:
+    from litebert.train.trainer import Trainer
+
+log = logging.getLogger(__name__)
 
 
 class Sink(Protocol):
@@ -18,6 +25,40 @@ class Sink(Protocol):
     def log(self, step: int, row: Row) -> None: ...
     def rewind(self, step: int) -> None: ...
     def close(self) -> None: ...
+
+
+class Sinks(Callback):
+    """Every row to the sinks of these names; one that fails is dropped, because no run should die of a lost connection.
+
+    Opened at once: an unknown or missing one is refused before anything begins.
+    """
+
+    def __init__(self, names: Sequence[str], run: Path) -> None:
+        self._sinks = open_sinks(names, run)
+
+    def on_start(self, trainer: "Trainer") -> None:
+        if trainer.state.step:
+            self.on_rollback(trainer)
+
+    def on_log(self, trainer: "Trainer", row: Row) -> None:
+        self._each(lambda sink: sink.log(trainer.state.step, row))
+
+    def on_score(self, trainer: "Trainer", figures: Mapping[str, float]) -> None:
+        self.on_log(trainer, held_out_row(trainer, figures))
+
+    def on_rollback(self, trainer: "Trainer") -> None:
+        self._each(lambda sink: sink.rewind(trainer.state.step))
+
+    def on_end(self, trainer: "Trainer", status: Status) -> None:
+        self._each(lambda sink: sink.close())
+
+    def _each(self, action: Callable[[Sink], None]) -> None:
+        for sink in list(self._sinks):
+            try:
+                action(sink)
+            except Exception as error:
+                self._sinks.remove(sink)
+                log.warning("%s gets no more figures: %s", type(sink).__name__, " ".join(str(error).split()))
 
 
 def open_sinks(names: Sequence[str], run: Path) -> list[Sink]:
@@ -38,7 +79,7 @@ def _open(name: str, run: Path) -> Sink:
 
 
 def _fingerprint(run: Path) -> str | None:
-    """What a run is called for good, so that a resumed one goes on where its curves ended."""
+    """What a run is called for good, so that a resumed run continues its curves."""
     info = read_run(run)
     return info.fingerprint or None if info else None
 

@@ -7,7 +7,6 @@ input pipeline, optimiser and all. On a machine that others use, too, the two ta
 import copy
 import gc
 import logging
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,18 +18,16 @@ import torch
 from litebert.errors import InputError
 from litebert.nn.network import Network
 from litebert.tasks.batches import TaskBatches
-from litebert.tasks.finetuning import FinetuneSettings, Prepared, prepare
+from litebert.tasks.finetune import FinetuneSettings, Prepared, prepare
 from litebert.tasks.objective import TaskObjective
 from litebert.tasks.predicting import Predictor
+from litebert.tasks.prepare import start_network, task_heads
 from litebert.tasks.recipes import FinetuneRecipe
 from litebert.tasks.sources import read_task
-from litebert.tasks.starting import start_network, task_heads
-from litebert.train.loop import Loop
 from litebert.train.objective import Stage
-from litebert.train.parallel import Ranks
-from litebert.train.persistence import Saver
 from litebert.train.precision import default_precision
-from litebert.train.settings import Bound, TrainSettings
+from litebert.train.settings import Bound, OptimiserSettings, TrainSettings
+from litebert.train.trainer import Trainer
 from litebert_lab.bench.theirs import their_model
 from litebert_lab.bench.trainer import (
     CLASS,
@@ -117,7 +114,7 @@ def bench_finetune(
     step = max(1, len(read.train) // MOST_ROWS)
     read = replace(read, train=read.train[::step], dev={"dev": next(iter(read.dev.values()))[:64]})
     timed, warm = steps or STEPS[device], WARM[device]
-    recipe = FinetuneRecipe(rate=2e-5, steps=timed + warm, length=128, warmup=0.1)
+    recipe = FinetuneRecipe(optimiser=OptimiserSettings(rate=2e-5), steps=timed + warm, length=128)
     prepared = prepare(FinetuneSettings(model=model, out=Path("unused"), recipe=recipe), read)
     network, _ = start_network(prepared.source.network, task_heads(read, answerable=False), prepared.recipe, 0)
     theirs = their_model(network, CLASS, prepared.tokenizer)
@@ -187,7 +184,7 @@ class _Work:
         )
 
     def _ours(self) -> Timed:
-        """The one loop, as ``litebert finetune`` runs it."""
+        """The one trainer, as ``litebert finetune`` runs it."""
         where, recipe = torch.device(self.device), self._recipe(self.warm)
         on_gpu = where.type == "cuda"
         inputs, targets, kind = self.prepared.inputs, self.prepared.targets, self.prepared.data.kind
@@ -195,33 +192,22 @@ class _Work:
         assert recipe.steps is not None
         settings = TrainSettings(
             bound=Bound(steps=recipe.steps),
-            optimiser=recipe.optimiser(),
-            schedule=recipe.schedule_settings(),
+            optimiser=recipe.optimiser,
+            schedule=recipe.schedule,
             batch_tokens=((0.0, 1),),
             micro_tokens=1,
             precision=default_precision(where),
-            recorded=on_gpu,
-            clip=recipe.clip,
-            save_ends=False,
+            cuda_graphs=on_gpu,
             held_out_every=0.0,
             log_every=min(self.warm, 50),
         )
         torch.manual_seed(0)
         network = copy.deepcopy(self.network).to(where)
         marks: dict[int, Moment] = {}
-        with tempfile.TemporaryDirectory() as folder:
-            loop = Loop(
-                network,
-                [Stage("train", 0.0, source, TaskObjective(kind, inputs.longest))],
-                settings,
-                Ranks(0, 1, where, None),
-                saver=Saver(Path(folder), 1, {}),
-                watch=None,
-                say=log.info,
-            )
-            # Told of a step when its loss has been read, so everything up to it is done.
-            loop.observe = lambda step, _: marks.update({step: now(self.device)})
-            loop.run()
+        for step in Trainer(network, [Stage("train", 0.0, source, TaskObjective(kind, inputs.longest))], settings):
+            if step.step in (self.warm, recipe.steps):
+                assert step.loss is not None  # read, so everything up to this step is done
+                marks[step.step] = now(self.device)
         return Timed("litebert", *since(marks[self.warm], marks[recipe.steps]), self.timed, 0, 0)
 
 

@@ -20,11 +20,12 @@ from litebert.config import build
 from litebert.errors import InputError
 from litebert.runs import write_atomically
 from litebert.tasks.examples import ItemPrediction
-from litebert.tasks.finetuning import FinetuneSettings, Prepared, finetune, prepare
+from litebert.tasks.finetune import FinetuneSettings, Prepared, finetune, prepare
+from litebert.tasks.prepare import start_network, task_heads
 from litebert.tasks.recipes import FinetuneRecipe
 from litebert.tasks.score import compute_metrics
 from litebert.tasks.sources import read_task
-from litebert.tasks.starting import start_network, task_heads
+from litebert.train.settings import OptimiserSettings
 from litebert_lab.bench.theirs import their_model
 from litebert_lab.bench.trainer import CLASS, their_rows, their_scores, train_theirs
 
@@ -48,7 +49,12 @@ class QualitySettings:
     def recipe(self) -> FinetuneRecipe:
         """No restarts, one score at the end: neither side is helped."""
         return FinetuneRecipe(
-            rate=self.rate, batch=self.batch, epochs=self.epochs, length=128, warmup=0.1, scores=1, restarts=0
+            optimiser=OptimiserSettings(rate=self.rate),
+            batch=self.batch,
+            epochs=self.epochs,
+            length=128,
+            scores=1,
+            restarts=0,
         )
 
 
@@ -186,7 +192,7 @@ class _Work:
     def _ours(self, seed: int) -> tuple[float, float]:
         asked = replace(self.asked, out=self.asked.out / f"seed-{seed}", seed=seed)
         begun = time.monotonic()
-        result = finetune(asked, self.prepared.data, log.info, self.prepared)
+        result = finetune(asked, self.prepared.data, self.prepared)
         return result.score, time.monotonic() - begun
 
     def _theirs(self, seed: int) -> tuple[float, float]:

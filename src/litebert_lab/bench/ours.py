@@ -10,9 +10,8 @@ from litebert.nn.network import Network
 from litebert.pretrain.objective import LOGIT_CHUNK, Pretraining
 from litebert.train import precision
 from litebert.train.objective import Learner
-from litebert.train.optimiser_settings import OptimiserSettings
 from litebert.train.optimisers import build_optimiser
-from litebert.train.settings import Precision
+from litebert.train.settings import OptimiserSettings, Precision
 from litebert_lab.bench.theirs import Step
 
 
@@ -31,7 +30,7 @@ class OurPretraining:
         self.device, self.numbers, self.settings, self.weights = device, numbers, optimiser, network.state_dict()
         self.objective = Pretraining(length, 0 if compiled else LOGIT_CHUNK)
         self.learner = Learner(copy.deepcopy(network).to(device).train(), self.objective)
-        self.learner.network.encoder.narrow_stream()
+        self.learner.network.encoder.half_residual()
         if compiled:
             self.learner.compile()
 

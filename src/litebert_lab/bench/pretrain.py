@@ -28,10 +28,9 @@ from litebert.errors import InputError, nearest
 from litebert.nn.config import EncoderConfig
 from litebert.nn.network import Network, pretraining_network
 from litebert.plan.devices import product_rate
-from litebert.pretrain.utilisation import batch_flops
+from litebert.pretrain.stages import batch_flops
 from litebert.train import precision
-from litebert.train.optimiser_settings import OPTIMISERS, OptimiserSettings
-from litebert.train.settings import Precision
+from litebert.train.settings import OPTIMISERS, OptimiserSettings, Precision
 from litebert_lab.bench.made_up import full_batches, mixed_batches
 from litebert_lab.bench.ours import OurPretraining
 from litebert_lab.bench.theirs import Step, TheirPretraining, padded_chunks, their_model

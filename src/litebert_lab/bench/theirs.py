@@ -18,8 +18,7 @@ from litebert.nn.network import Network
 from litebert.pretrain.vocabulary_loss import IGNORED
 from litebert.text.tokenizer import Tokenizer
 from litebert.train import precision
-from litebert.train.optimiser_settings import OptimiserSettings
-from litebert.train.settings import Precision
+from litebert.train.settings import OptimiserSettings, Precision
 
 ORDER_KEYS = {"albert": "sentence_order_label", "bert": "next_sentence_label"}
 MULTIPLE = 64  # of which padded lengths are multiples, so that compiled code meets few of them
@@ -78,6 +77,7 @@ class TheirPretraining:
             # Told at once that shapes change, it compiles once for all of them instead of once for each of the first.
             run = self._compiled(len(shapes) > 1)
         rate, betas, eps = self.settings.rate, self.settings.betas, self.settings.eps
+        assert rate is not None
         optimiser = torch.optim.AdamW(decaying_groups(model, self.settings.weight_decay), rate, betas, eps, fused=True)
         scaler = precision.scaler(kind, self.device)
 

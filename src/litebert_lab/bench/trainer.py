@@ -87,7 +87,7 @@ def train_theirs(
     plain: bool = False,
 ) -> Timed:
     """Train their model in place; ``warm`` steps are not timed. ``plain`` leaves out their Trainer."""
-    assert recipe.steps is not None and recipe.rate is not None
+    assert recipe.steps is not None and recipe.optimiser.rate is not None
     padding = Padding(pad_id)
     train = _plain if plain else _with_trainer
     seconds, processor = train(model, rows, recipe, device, seed, padding, warm)
@@ -107,20 +107,20 @@ def _with_trainer(
             if state.global_step in (warm, recipe.steps):
                 marks[state.global_step] = now(device)
 
-    assert recipe.steps is not None and recipe.rate is not None
+    assert recipe.steps is not None and recipe.optimiser.rate is not None
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             output_dir=folder,
             per_device_train_batch_size=recipe.batch,
-            learning_rate=recipe.rate,
+            learning_rate=recipe.optimiser.rate,
             max_steps=recipe.steps,
-            warmup_steps=round(recipe.warmup * recipe.steps),
+            warmup_steps=round(recipe.schedule.warmup * recipe.steps),
             lr_scheduler_type="linear",
-            weight_decay=recipe.weight_decay,
-            adam_beta1=recipe.betas[0],
-            adam_beta2=recipe.betas[1],
-            adam_epsilon=recipe.eps,
-            max_grad_norm=recipe.clip,
+            weight_decay=recipe.optimiser.weight_decay,
+            adam_beta1=recipe.optimiser.betas[0],
+            adam_beta2=recipe.optimiser.betas[1],
+            adam_epsilon=recipe.optimiser.eps,
+            max_grad_norm=recipe.optimiser.clip,
             bf16=device == "cuda",
             use_cpu=device == "cpu",
             seed=seed,
@@ -149,19 +149,21 @@ def _plain(
     """The steps of their Trainer written out."""
     from transformers import get_linear_schedule_with_warmup
 
-    assert recipe.steps is not None and recipe.rate is not None
+    assert recipe.steps is not None and recipe.optimiser.rate is not None
     torch.manual_seed(seed)
     model.to(device).train()
-    groups = decaying_groups(model, recipe.weight_decay)
-    optimiser = torch.optim.AdamW(groups, lr=recipe.rate, betas=recipe.betas, eps=recipe.eps, fused=True)
-    schedule = get_linear_schedule_with_warmup(optimiser, round(recipe.warmup * recipe.steps), recipe.steps)
+    groups = decaying_groups(model, recipe.optimiser.weight_decay)
+    optimiser = torch.optim.AdamW(
+        groups, lr=recipe.optimiser.rate, betas=recipe.optimiser.betas, eps=recipe.optimiser.eps, fused=True
+    )
+    schedule = get_linear_schedule_with_warmup(optimiser, round(recipe.schedule.warmup * recipe.steps), recipe.steps)
     begun = now(device)
     for step, chosen in enumerate(islice(_orders(len(rows), recipe.batch, seed), recipe.steps), start=1):
         batch = {name: tensor.to(device) for name, tensor in padding([rows[int(n)] for n in chosen]).items()}
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
             loss = model(**batch).loss
         loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
+        nn.utils.clip_grad_norm_(model.parameters(), recipe.optimiser.clip)
         optimiser.step()
         schedule.step()
         optimiser.zero_grad(set_to_none=True)

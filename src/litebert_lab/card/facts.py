@@ -14,8 +14,7 @@ from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
 from litebert.plan.arithmetic import flops_per_token, head_flops
 from litebert.plan.count import Parameters, count_parameters
-from litebert.pretrain.depths import depth_stages
-from litebert.pretrain.recipe import Recipe
+from litebert.pretrain.recipe import Recipe, depth_stages
 from litebert.runs import RunInfo, read_run
 from litebert.train.metrics import HELD_OUT
 from litebert.train.schedules import stage
@@ -112,7 +111,7 @@ def arithmetic(encoder: EncoderConfig, recipe: Recipe, rows: Sequence[Mapping[st
     depths, before, total = depth_stages(recipe, encoder), 0, 0.0
     for row in rows:
         progress = float(row.get("progress", 1.0))
-        depth, length = stage(progress, depths), stage(progress, recipe.lengths)
+        depth, length = stage(progress, depths), stage(progress, recipe.batches.lengths)
         shallow = replace(encoder, num_layers=depth, num_groups=1, layers_per_group=1, custom_plan=())
         token = flops_per_token(shallow, length, "finetune") + 3 * recipe.mask_rate * head_flops(encoder)
         total += (int(row["tokens"]) - before) * token

@@ -10,8 +10,8 @@ from typing import Any
 
 from litebert.errors import InputError
 from litebert.runs import RunInfo, read_run
+from litebert.tasks.finetune import SUMMARY
 from litebert.tasks.metrics import IN_UNITS
-from litebert.tasks.seeds import SUMMARY
 
 NO_SHARES = {"loss", *IN_UNITS}  # a card shows shares, in percent
 

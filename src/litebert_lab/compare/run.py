@@ -27,8 +27,8 @@ from litebert.shrink.tuning import (
     with_head,
 )
 from litebert.tasks.examples import TaskData
-from litebert.tasks.finetuning import FinetuneSettings, Prepared, check_folder, prepare
-from litebert.train.stop import StopSignal
+from litebert.tasks.finetune import FinetuneSettings, Prepared, check_folder, prepare
+from litebert.train.clock import StopSignal
 from litebert_lab.compare.comparison import Cell, Comparison, Cost, TaskTable
 
 COMPARED: tuple[Strategy, ...] = ("top", "bottom", "even", "odd", "symmetric", "contribution")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from litebert.shrink.strategies import Strategy
     from litebert.shrink.tuning import DropSchedule
     from litebert.tasks.examples import TaskData
-    from litebert.tasks.finetuning import FinetuneSettings
+    from litebert.tasks.prepare import FinetuneSettings
 
 COMPARISON, PAGE = "comparison.json", "comparison.html"
 
@@ -55,7 +55,7 @@ class ComparisonRequest:
         return read_task(task, self.data, text=self.columns, label=self.label)
 
     def settings(self, data: "TaskData", words: tuple[str, ...] = ()) -> "FinetuneSettings":
-        from litebert.tasks.finetuning import FinetuneSettings
+        from litebert.tasks.prepare import FinetuneSettings
         from litebert.tasks.recipes import read_finetune_recipe
 
         return FinetuneSettings(
@@ -70,7 +70,7 @@ class ComparisonRequest:
         """What is wrong before anything is read."""
         if self.seeds < 1:
             raise InputError(f"seeds is {self.seeds} but must be 1 or more")
-        from litebert.train.device import usable_device
+        from litebert.train.precision import usable_device
 
         usable_device(self.device)
 

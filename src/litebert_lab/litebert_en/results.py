@@ -82,7 +82,7 @@ def read_words() -> argparse.Namespace:
     """The command line."""
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("model", help="a pretrained model: a folder or a shipped name")
-    words.add_argument("fields", nargs="*", help="fields of the recipe, for all tasks or one: steps=100 cola:rate=3e-5")
+    words.add_argument("fields", nargs="*", help="fields of the recipe, for all tasks or one: steps=100 cola:batch=16")
     for family in FAMILIES:
         words.add_argument(f"--{family}", type=Path, help=f"the data of {', '.join(FAMILIES[family])}")
     words.add_argument("-o", "--out", type=Path, default=Path("results"))

@@ -200,7 +200,7 @@ def _depth(encoder: EncoderConfig) -> Study:
         table="depth (large: all = 24 layers)",
         rows=tuple(rows.values()),
         findings=findings,
-        recipe_words=("depths=[]", "elastic=false"),
+        recipe_words=("growth.depths=[]", "elastic=false"),
         axis="layers",
         notes=("Deeper rows also had the minutes of those they started from, as in the paper.",),
     )
@@ -236,7 +236,7 @@ def _width(encoder: EncoderConfig) -> Study:
         table="width (3 layers: once = 1,024)",
         rows=rows,
         findings=findings,
-        recipe_words=("depths=[]",),
+        recipe_words=("growth.depths=[]",),
         axis="width",
     )
 

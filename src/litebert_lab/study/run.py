@@ -16,12 +16,11 @@ from litebert.durations import format_duration, parse_duration
 from litebert.errors import InputError
 from litebert.nn.config import preset_config
 from litebert.plan.count import count_parameters
-from litebert.pretrain.arguments import bound_from, settings_from
+from litebert.pretrain.held_out import ORDERS
 from litebert.pretrain.recipe import RECIPE_FIELDS
-from litebert.pretrain.run import PretrainSettings, network_config, pretrain
-from litebert.pretrain.score import ORDERS
+from litebert.pretrain.run import PretrainSettings, bound_from, network_config, pretrain, settings_from
 from litebert.runs import CHECKPOINTS, LOCK_FILE, MODEL_FOLDER, RunLock, parent_of, read_run, update_run, write_run
-from litebert.train.stop import StopSignal
+from litebert.train.clock import StopSignal
 from litebert_lab.study.catalogue import study_of
 from litebert_lab.study.plans import Row, Study
 from litebert_lab.study.scores import RowScores, read_scores, score_run
@@ -97,7 +96,7 @@ def plan_study(settings: StudySettings) -> Done:
     parameters, grows = {}, {}
     for row in study.rows:
         chosen = row_settings(settings, study, row, 0)
-        grows[row.label] = bool(chosen.recipe.depths)
+        grows[row.label] = bool(chosen.recipe.growth.depths)
         config = network_config(chosen, store)
         parameters[row.name] = count_parameters(config.encoder).bare
     notes = study.notes
@@ -201,9 +200,9 @@ def _run_row(settings: StudySettings, study: Study, row: Row, seed: int, store: 
     if note is None or note.status not in ("finished", "diverged") or not (folder / MODEL_FOLDER).is_dir():
         if folder.exists() and not chosen.resume:
             shutil.rmtree(folder)  # killed before its first state was saved: there is nothing in it
-        if pretrain(chosen, log.info).status == "stopped":
+        if pretrain(chosen).status == "stopped":
             return False
-    length = chosen.recipe.lengths[-1][1]
+    length = chosen.recipe.batches.lengths[-1][1]
     own = chosen.recipe.order
     asked = (own, *(order for order in ORDERS if order != own)) if "nsp_accuracy" in study.metrics else (own,)
     depths = [other.depth for other in study.rows if other.model == row.name and other.depth is not None]

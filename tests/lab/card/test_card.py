@@ -14,7 +14,7 @@ from litebert.errors import InputError
 from litebert.nn.config import family_config
 from litebert.nn.network import pretraining_network
 from litebert.plan.arithmetic import flops_per_token, head_flops
-from litebert.pretrain.recipe import Recipe
+from litebert.pretrain.recipe import BatchPlan, Growth, Recipe
 from litebert.runs import parent_of, write_run
 from litebert.text.tokenizer_files import read_tokenizer
 from litebert_lab.card.facts import arithmetic, held_out_by_depth
@@ -24,7 +24,13 @@ from litebert_lab.card.tables import published_rows
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [*SPECIAL, "the", "he", "she", "was", "tired", "man", "woman", "doctor", "."]
-RECIPE = Recipe(about="made up", depths=((0.0, 2), (0.5, 4)), lengths=((0.0, 64),), mask_rate=0.2, steps=10)
+RECIPE = Recipe(
+    about="made up",
+    growth=Growth(depths=((0.0, 2), (0.5, 4))),
+    batches=BatchPlan(lengths=((0.0, 64),)),
+    mask_rate=0.2,
+    steps=10,
+)
 HELD_OUT = {"held_out_mlm_loss": 2.5, "held_out_mlm_accuracy": 0.537, "held_out_order_accuracy": 0.81}
 
 

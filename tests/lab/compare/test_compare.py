@@ -12,7 +12,7 @@ from litebert.shrink import tuning
 from litebert.shrink.strategies import drop_fixed, kept_of
 from litebert.tasks.predicting import load_predictor
 from litebert.tasks.sources import read_task
-from litebert.train.loop import Loop
+from litebert.train.trainer import Trainer
 from litebert_lab.compare.comparison import Cell, Comparison, Cost, TaskTable, comparison_report, tolerance_rows
 
 WORDS = ["steps=4", "batch=8", "scores=1", "rate=1e-3", "--columns", "text", "--label", "kind", "--seeds", 2]
@@ -49,15 +49,15 @@ def test_every_strategy_by_every_number_and_a_stopped_comparison_goes_on(
 
     monkeypatch.setattr(tuning, "finetune", dies)
     assert litebert_lab("compare", model, *words, "-o", tmp_path / "cut")[0] != 0
-    step = Loop._step
+    step = Trainer._step
 
     def asked_to_stop(self, *arguments):
-        if self.place.step == 3:  # the last one: the run ends by itself, and no other may begin
+        if self.state.step == 3:  # the last one: the run ends by itself, and no other may begin
             signal.raise_signal(signal.SIGTERM)
         return step(self, *arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Loop, "_step", asked_to_stop)
+        patched.setattr(Trainer, "_step", asked_to_stop)
         code, _, err = litebert_lab("compare", model, *words, "-o", tmp_path / "cut", "--resume")
     assert code == 2 and "stopped; run the same command again with resume to continue" in err
     assert len((tmp_path / "cut" / "table" / "trials.jsonl").read_text().splitlines()) == len(calls) - 1 == 5

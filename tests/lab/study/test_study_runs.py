@@ -28,7 +28,7 @@ from litebert_lab.study.run import StudySettings, plan_study, row_folder, row_se
 
 WORDS = (
     *("num_layers=4", "width=16", "embedding_width=8", "num_heads=2", "feed_forward_width=32"),
-    *("batch_tokens=[[0,512]]", "micro_tokens=512", "lengths=[[0,32]]"),
+    *("batches.tokens=[[0,512]]", "batches.micro_tokens=512", "batches.lengths=[[0,32]]"),
 )
 
 
@@ -46,9 +46,9 @@ def test_finished_rows_are_not_run_again_and_more_seeds_add_rows(store, tmp_path
     assert run_study(first).complete
     trained = []
 
-    def counted(chosen, say):
+    def counted(chosen):
         trained.append(chosen.out.name)
-        return pretrain(chosen, say)
+        return pretrain(chosen)
 
     monkeypatch.setattr(study_run, "pretrain", counted)
     assert run_study(first).complete and not trained
@@ -80,7 +80,7 @@ def test_a_row_that_was_killed_goes_on_and_ends_the_same(store, tmp_path):
     row = study.rows[0]
     (tmp_path / "killed").mkdir()
     study_run._note(killed, plan_study(killed))
-    pretrain(replace(row_settings(killed, study, row, 0), save_steps=3), lambda _: None)
+    pretrain(replace(row_settings(killed, study, row, 0), save_steps=3))
     folder = row_folder(killed, row, 0)
     shutil.rmtree(saved_states(folder)[-1].folder)  # as if it had been killed after step 3
     shutil.rmtree(folder / "model")
@@ -93,9 +93,9 @@ def test_a_row_that_was_killed_goes_on_and_ends_the_same(store, tmp_path):
 
 
 def test_a_study_that_is_asked_to_stop_says_how_to_resume(store, tmp_path, monkeypatch, caplog):
-    from litebert.train.loop import Result
+    from litebert.train.trainer import TrainResult
 
-    monkeypatch.setattr(study_run, "pretrain", lambda *_: Result("stopped", 1, {}, ()))
+    monkeypatch.setattr(study_run, "pretrain", lambda *_: TrainResult("stopped", 1, {}, ()))
     with caplog.at_level(logging.INFO):
         done = run_study(settings(store, tmp_path / "study", "dropout"))
     assert "the same command resumes" in caplog.messages[-1] and not done.complete

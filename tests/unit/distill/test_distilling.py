@@ -11,10 +11,20 @@ from litebert.checkpoints.folder import load_model
 from litebert.runs import read_run
 from litebert.tasks.examples import Example
 from litebert.tasks.predicting import load_predictor
-from litebert.train import loop
 from litebert.train.metrics import read_metrics
+from litebert.train.trainer import Trainer
 
-WORDS = ["batch=32", "scores=1", "rate=3e-3", "patience=0", "restarts=0", "--device", "cpu", "--label", "kind"]
+WORDS = [
+    "batch=32",
+    "scores=1",
+    "optimiser.rate=3e-3",
+    "patience=0",
+    "restarts=0",
+    "--device",
+    "cpu",
+    "--label",
+    "kind",
+]
 
 
 def scores(folder) -> np.ndarray:
@@ -65,7 +75,17 @@ def test_layers_of_the_teacher_with_its_head_begin_as_its_student(litebert, save
     teacher = save("teacher", "classify")
     data = table(teacher, "classify", 60)
     code, _, err = litebert(
-        "distill", teacher, "steps=1", *WORDS, "rate=1e-9", "--data", data, "--keep", "1,3", "-o", tmp_path / "half"
+        "distill",
+        teacher,
+        "steps=1",
+        *WORDS,
+        "optimiser.rate=1e-9",
+        "--data",
+        data,
+        "--keep",
+        "1,3",
+        "-o",
+        tmp_path / "half",
     )
     assert code == 0, err
     theirs, ours = (load_model(folder).network.state_dict() for folder in (teacher, tmp_path / "half"))
@@ -112,7 +132,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_weights(litebert, save, table
     data = table(teacher, "classify", 60)
     words = ["steps=8", *WORDS, "--data", data, "--states", "depths", "--save-every", 3]
     assert litebert("distill", teacher, start, *words, "-o", tmp_path / "whole")[0] == 0
-    real, steps = loop.Loop._step, []
+    real, steps = Trainer._step, []
 
     def dies(self, *arguments):
         steps.append(1)
@@ -120,7 +140,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_weights(litebert, save, table
             raise KeyboardInterrupt
         return real(self, *arguments)
 
-    monkeypatch.setattr(loop.Loop, "_step", dies)
+    monkeypatch.setattr(Trainer, "_step", dies)
     assert litebert("distill", teacher, start, *words, "-o", tmp_path / "killed")[0] != 0
     code, _, err = litebert(
         "distill", teacher, start, *words, "--temperature", 3, "-o", tmp_path / "killed", "--resume"

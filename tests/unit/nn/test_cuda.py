@@ -153,7 +153,7 @@ def test_compiled_training_step_in_bf16(checkpointing):
     torch.manual_seed(0)
     net = pretraining_network(preset_config("albert-base-v2", ["num_layers=4"])).cuda()
     net.encoder.checkpointing = checkpointing
-    net.encoder.narrow_stream()  # as pretraining has it: with an fp32 stream the first layer's input has another type
+    net.encoder.half_residual()  # as pretraining has it: with an fp32 stream the first layer's input has another type
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     compiled = torch.compile(net.encoder, fullgraph=not checkpointing)

@@ -16,7 +16,7 @@ BERT = {"family": "bert", **SIZES, "embedding_width": 64, "dropout": 0.0, "atten
 def network(narrow: bool) -> Network:
     torch.manual_seed(0)
     net = pretraining_network(family_config(BERT))
-    net.encoder.narrow_stream(narrow)
+    net.encoder.half_residual(narrow)
     return net
 
 

@@ -34,7 +34,7 @@ def saved_bytes(config: EncoderConfig, tokens: int, settings: StepSettings) -> i
     """Bytes that autograd keeps from one forward pass, parameters and their half copies not counted."""
     batch = random_batch(config, lengths_for(tokens, 40, settings.mixed), round(settings.mask_rate * tokens))
     network = pretraining_network(config).train()
-    network.encoder.narrow_stream(bool(settings.half_residual))
+    network.encoder.half_residual(bool(settings.half_residual))
     shapes = {tuple(weight.shape) for weight in network.parameters() if weight.dim() == 2}
     shapes |= {shape[::-1] for shape in shapes}
     addresses = {weight.untyped_storage().data_ptr() for weight in network.parameters()}

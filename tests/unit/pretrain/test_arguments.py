@@ -6,8 +6,8 @@ import pytest
 
 from litebert.config import parse_share
 from litebert.errors import InputError
-from litebert.pretrain.arguments import bound_from, settings_from
 from litebert.pretrain.recipe import read_recipe
+from litebert.pretrain.run import bound_from, settings_from
 from litebert.train.settings import Bound
 
 
@@ -40,12 +40,16 @@ def test_a_folder_in_place_of_a_preset(tmp_path, monkeypatch):
 
 
 def test_a_plain_number_is_one_stage():
-    recipe = read_recipe("budget", ["batch_tokens=4096", "lengths=64", "depths=0.5"])
-    assert (recipe.batch_tokens, recipe.lengths, recipe.depths) == (((0.0, 4096),), ((0.0, 64),), ((0.0, 0.5),))
-    assert read_recipe("budget", ["lengths=[[0,64],[0.5,128]]"]).lengths == ((0.0, 64), (0.5, 128))
-    chosen = settings("albert-tiny", "batch_tokens=4096", "num_layers=2")
-    assert chosen.recipe.batch_tokens == ((0.0, 4096),)
-    assert chosen.fixed == {"batch_tokens"} and chosen.overrides == ("num_layers=2",)
+    recipe = read_recipe("budget", ["batches.tokens=4096", "batches.lengths=64", "growth.depths=0.5"])
+    assert (recipe.batches.tokens, recipe.batches.lengths, recipe.growth.depths) == (
+        ((0.0, 4096),),
+        ((0.0, 64),),
+        ((0.0, 0.5),),
+    )
+    assert read_recipe("budget", ["batches.lengths=[[0,64],[0.5,128]]"]).batches.lengths == ((0.0, 64), (0.5, 128))
+    chosen = settings("albert-tiny", "batches.tokens=4096", "num_layers=2")
+    assert chosen.recipe.batches.tokens == ((0.0, 4096),)
+    assert chosen.fixed == {"batches.tokens"} and chosen.overrides == ("num_layers=2",)
 
 
 @pytest.mark.parametrize(("text", "said"), [("5", "for 5 in a hundred write 5%"), ("100%", "to below 100%")])
@@ -59,5 +63,5 @@ def test_how_long_to_train():
     assert bound_from(budget=None, steps=None, flops=None) is None
     assert settings_from("albert-tiny", [], Path("store"), Path("run"), bound=None, device="cpu").bound.steps == 5000
     assert bound_from(budget="2m", steps=None, flops=None, tokens=1e6) == Bound(seconds=120.0, tokens=1_000_000)
-    with pytest.raises(InputError, match="of operations must be more than nothing"):
+    with pytest.raises(InputError, match="tokens and flops must be positive"):
         bound_from(budget=None, steps=None, flops=0.0)

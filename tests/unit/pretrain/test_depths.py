@@ -9,12 +9,11 @@ import litebert.config
 from litebert.errors import InputError
 from litebert.nn.config import preset_config
 from litebert.nn.network import pretraining_network
-from litebert.pretrain.arguments import settings_from
-from litebert.pretrain.depths import depth_stages, layers_of
 from litebert.pretrain.held_out import scored_depths
 from litebert.pretrain.objective import AtDepths, Pretraining
-from litebert.pretrain.recipe import read_recipe
-from litebert.pretrain.utilisation import batch_flops
+from litebert.pretrain.recipe import depth_stages, layers_of, read_recipe
+from litebert.pretrain.run import settings_from
+from litebert.pretrain.stages import batch_flops
 from litebert.train.objective import Learner, prepare_compiler
 from litebert_lab.bench.made_up import made_up_batch
 
@@ -22,7 +21,9 @@ TINY = ("vocab_size=60", "num_layers=4", "width=16", "embedding_width=8", "num_h
 
 
 def stages(depths: str, *words: str):
-    return depth_stages(read_recipe("budget", (f"depths={depths}",)), preset_config("albert-tiny", (*TINY, *words)))
+    return depth_stages(
+        read_recipe("budget", (f"growth.depths={depths}",)), preset_config("albert-tiny", (*TINY, *words))
+    )
 
 
 def test_layers_and_shares_of_all_layers():
@@ -75,9 +76,11 @@ def test_a_named_recipe_grows_only_models_that_can(grown_recipe, tmp_path):
         chosen = settings_from("albert-tiny", words, tmp_path, tmp_path, bound=None, recipe=grown_recipe, device="cpu")
         return chosen.recipe
 
-    assert recipe().depths == ((0.0, 0.5), (0.5, 1.0))
-    assert recipe("share=none").depths == ()
-    assert recipe("share=none", "depths=[[0,0.5]]").depths == ((0.0, 0.5),)  # asked for, and refused by the run
+    assert recipe().growth.depths == ((0.0, 0.5), (0.5, 1.0))
+    assert recipe("share=none").growth.depths == ()
+    assert recipe("share=none", "growth.depths=[[0,0.5]]").growth.depths == (
+        (0.0, 0.5),
+    )  # asked for, and refused by the run
 
 
 @pytest.fixture(scope="module")

@@ -48,14 +48,14 @@ def test_nothing_is_asked_for_nothing_changes(store):
 
 @pytest.mark.parametrize(("word", "scale"), [("0.25", 0.25), ("depth", 1 / math.sqrt(8))])
 def test_outputs_are_scaled(store, word, scale):
-    found = changed(store, f"initial_output_scale={word}")
+    found = changed(store, f"initial.output_scale={word}")
     assert set(found) == {"encoder.attention.0.out.weight", "encoder.feed_forward.0.down.weight"}
     for before, after in found.values():
         torch.testing.assert_close(after, scale * before)
 
 
 def test_the_bias_is_the_frequency_of_words(store):
-    found = changed(store, "initial_unigram_bias=true")
+    found = changed(store, "initial.unigram_bias=true")
     assert set(found) == {"heads.masked_lm.bias"}
     shares = found["heads.masked_lm.bias"][1].exp()
     ids = {word: number for number, word in enumerate([*SPECIAL, *WORDS, "never"])}
@@ -67,7 +67,7 @@ def test_the_bias_is_the_frequency_of_words(store):
 
 
 def test_positions_begin_as_waves(store):
-    found = changed(store, "initial_positions=sinusoid", "initial_position_std=0.1")
+    found = changed(store, "initial.positions=sinusoid", "initial.position_std=0.1")
     assert set(found) == {"encoder.embeddings.position.weight"}
     table = found["encoder.embeddings.position.weight"][1]
     assert table.square().mean().sqrt() == pytest.approx(0.1, rel=1e-5)
@@ -75,7 +75,7 @@ def test_positions_begin_as_waves(store):
     assert near > 0.9 > far
     # Two positions three apart are as alike anywhere.
     assert torch.allclose(table[5] @ table[8], table[100] @ table[103], rtol=1e-4)
-    default = changed(store, "initial_positions=sinusoid")["encoder.embeddings.position.weight"][1]
+    default = changed(store, "initial.positions=sinusoid")["encoder.embeddings.position.weight"][1]
     assert default.square().mean().sqrt() == pytest.approx(0.02, rel=1e-5)
 
 
@@ -98,23 +98,23 @@ def test_sizes_of_the_embeddings(store, field, part):
 
 def test_a_model_without_a_projection_has_none_to_change(store):
     same = ("embedding_width=128",)
-    plain, asked = weights(store, model=same), weights(store, "initial_projection_std=0.3", model=same)
+    plain, asked = weights(store, model=same), weights(store, "initial.projection_std=0.3", model=same)
     assert all(torch.equal(plain[name], asked[name]) for name in plain)
 
 
 def test_what_is_refused():
-    with pytest.raises(InputError, match="initial_output_scale is 'deep' but must be one of depth"):
-        read_recipe("paper", ("initial_output_scale=deep",))
-    with pytest.raises(InputError, match=r"initial_embedding_std is 0\.0 but must be above 0"):
-        read_recipe("paper", ("initial_embedding_std=0",))
+    with pytest.raises(InputError, match=r"initial\.output_scale is 'deep' but must be one of depth"):
+        read_recipe("paper", ("initial.output_scale=deep",))
+    with pytest.raises(InputError, match=r"initial\.embedding_std is 0\.0 but must be above 0"):
+        read_recipe("paper", ("initial.embedding_std=0",))
     with pytest.raises(InputError, match=r"order_from is 1\.0"):
-        read_recipe("paper", ("order_from=1",))
-    with pytest.raises(InputError, match=r"order_pull is -1\.0"):
-        read_recipe("paper", ("order_pull=-1",))
+        read_recipe("paper", ("growth.order_from=1",))
+    with pytest.raises(InputError, match=r"order_grad_ratio is -1\.0"):
+        read_recipe("paper", ("order_grad_ratio=-1",))
 
 
 def test_keys_begin_as_the_queries(store):
-    found = changed(store, "initial_keys=1.5")
+    found = changed(store, "initial.keys=1.5")
     assert set(found) == {"encoder.attention.0.qkv.weight"}
     before, after = found["encoder.attention.0.qkv.weight"]
     width = before.shape[1]

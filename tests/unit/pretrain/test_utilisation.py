@@ -9,7 +9,7 @@ import torch
 from litebert.nn.config import preset_config
 from litebert.plan.arithmetic import MASKED_SHARE, flops_per_token, head_flops
 from litebert.plan.devices import product_rate
-from litebert.pretrain.utilisation import batch_flops
+from litebert.pretrain.stages import batch_flops
 from litebert_lab.bench.made_up import made_up_batch
 
 CONFIG = preset_config("albert-small")

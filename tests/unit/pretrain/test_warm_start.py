@@ -2,10 +2,10 @@
 
 import pytest
 
+from litebert.pretrain.fitting import recipe_for_warm_start
 from litebert.pretrain.recipe import read_recipe
-from litebert.pretrain.warm_start import going_on
 
-RECIPE = read_recipe("budget", ["depths=[[0,0.25],[0.4,0.5],[0.6,1.0]]", "order_from=0.5"])
+RECIPE = read_recipe("budget", ["growth.depths=[[0,0.25],[0.4,0.5],[0.6,1.0]]", "growth.order_from=0.5"])
 
 
 @pytest.mark.parametrize(
@@ -20,15 +20,15 @@ RECIPE = read_recipe("budget", ["depths=[[0,0.25],[0.4,0.5],[0.6,1.0]]", "order_
     ],
 )
 def test_depth_grows_from_the_trained_one_on(trained, depths, order_from):
-    found = going_on(RECIPE, 12, trained)
-    assert (found.depths, found.order_from) == (depths, order_from)
+    found = recipe_for_warm_start(RECIPE, 12, trained)
+    assert (found.growth.depths, found.growth.order_from) == (depths, order_from)
 
 
 def test_what_was_asked_for_stays():
-    found = going_on(RECIPE, 12, 12, fixed={"depths", "order_from"})
-    assert (found.depths, found.order_from) == (RECIPE.depths, RECIPE.order_from)
+    found = recipe_for_warm_start(RECIPE, 12, 12, fixed={"growth.depths", "growth.order_from"})
+    assert (found.growth.depths, found.growth.order_from) == (RECIPE.growth.depths, RECIPE.growth.order_from)
 
 
 def test_a_model_without_growth_only_has_its_losses_at_once():
-    found = going_on(read_recipe("budget", ["depths=[]", "order_from=0.5"]), 12, 12)
-    assert (found.depths, found.order_from) == ((), 0.0)
+    found = recipe_for_warm_start(read_recipe("budget", ["growth.depths=[]", "growth.order_from=0.5"]), 12, 12)
+    assert (found.growth.depths, found.growth.order_from) == ((), 0.0)

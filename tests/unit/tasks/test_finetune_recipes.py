@@ -27,20 +27,20 @@ PAPER = [
 def test_the_papers_settings(row):
     task, rate, batch, dropout, steps, warmup, length = row
     recipe = read_finetune_recipe("paper", task, "classify")
-    found = (recipe.rate, recipe.batch, recipe.dropout, recipe.steps, recipe.warmup_steps, recipe.length)
+    found = (recipe.optimiser.rate, recipe.batch, recipe.dropout, recipe.steps, recipe.warmup_steps, recipe.length)
     assert found == (rate, batch, dropout, steps, warmup, length) and recipe.classifier_dropout == 0.1
     whole, notes = settled(recipe, preset_config("albert-base-v2"), units=10_000, longest=60)
-    assert whole.steps == steps and abs(whole.warmup * steps - warmup) < 1e-6 and not notes
+    assert whole.steps == steps and abs(whole.schedule.warmup * steps - warmup) < 1e-6 and not notes
 
 
 def test_what_is_left_open_follows_from_model_and_data():
     recipe = read_finetune_recipe("budget", "tickets", "classify")
     small, _ = settled(recipe, preset_config("albert-tiny"), units=600, longest=40)
     large, _ = settled(recipe, preset_config("bert-base"), units=600, longest=4000)
-    assert small.rate > large.rate and small.length == 40 and large.length == 256
+    assert small.optimiser.rate > large.optimiser.rate and small.length == 40 and large.length == 256
     assert small.steps == 10 * 19
     many, notes = settled(recipe, preset_config("bert-base"), units=400_000, longest=40)
-    assert many.steps == 6000 and "most_steps" in notes[0]
+    assert many.steps == 6000 and "max_steps" in notes[0]
 
 
 def test_models_known_to_fail_are_guarded():
@@ -48,14 +48,16 @@ def test_models_known_to_fail_are_guarded():
     assert known_to_fail(risky) and not known_to_fail(preset_config("bert-large"))
     recipe = read_finetune_recipe("paper", "qqp", "classify", ["warmup_steps=0"])
     whole, notes = settled(recipe, risky, units=10_000, longest=60)
-    assert whole.rate == 1e-5 and whole.warmup == 0.06 and len(notes) == 2
-    assert settled(recipe, preset_config("bert-large"), units=10_000, longest=60)[0].rate == 5e-5
+    assert whole.optimiser.rate == 1e-5 and whole.schedule.warmup == 0.06 and len(notes) == 2
+    assert settled(recipe, preset_config("bert-large"), units=10_000, longest=60)[0].optimiser.rate == 5e-5
 
 
 def test_what_is_refused():
+    with pytest.raises(InputError, match="are for pretraining"):
+        read_finetune_recipe("budget", "tickets", "classify", ["optimiser.rate_at_batch=64"])
     with pytest.raises(InputError, match="no settings for tickets"):
         read_finetune_recipe("paper", "tickets", "classify")
-    with pytest.raises(InputError, match="did you mean 'rate'"):
+    with pytest.raises(InputError, match=r"did you mean 'optimiser\.rate'"):
         read_finetune_recipe("budget", "tickets", "classify", ["rat=1"])
     with pytest.raises(InputError, match="rate is 3"):
-        read_finetune_recipe("budget", "tickets", "classify", ["rate=3"])
+        read_finetune_recipe("budget", "tickets", "classify", ["optimiser.rate=3"])

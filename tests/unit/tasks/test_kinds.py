@@ -13,8 +13,8 @@ from litebert.tasks.examples import EncodingSettings, Kind, TaskSpec
 from litebert.tasks.kinds import KINDS
 from litebert.tasks.metrics import IN_UNITS
 from litebert.tasks.predicting import Predictor, spec_of_heads
+from litebert.tasks.prepare import start_network, task_heads
 from litebert.tasks.recipes import FinetuneRecipe
-from litebert.tasks.starting import start_network, task_heads
 
 NAMES = list(get_args(Kind))
 

@@ -10,8 +10,8 @@ from litebert.tasks.batches import TaskBatches, filled_size
 from litebert.tasks.examples import EncodingSettings
 from litebert.tasks.kinds import KINDS
 from litebert.tasks.objective import TaskObjective
+from litebert.tasks.prepare import start_network, task_heads
 from litebert.tasks.recipes import FinetuneRecipe
-from litebert.tasks.starting import start_network, task_heads
 
 
 @pytest.fixture(scope="module")

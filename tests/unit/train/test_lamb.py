@@ -11,8 +11,8 @@ from litebert.nn.config import EncoderConfig
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network, pretraining_network
 from litebert.train.lamb import Lamb
-from litebert.train.optimiser_settings import OptimiserSettings
 from litebert.train.optimisers import build_optimiser
+from litebert.train.settings import OptimiserSettings
 
 BETA1, BETA2, EPS, DECAY = 0.9, 0.999, 1e-6, 0.01
 

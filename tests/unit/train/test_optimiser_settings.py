@@ -7,7 +7,7 @@ import pytest
 
 from litebert.config import build
 from litebert.errors import InputError
-from litebert.train.optimiser_settings import OptimiserSettings
+from litebert.train.settings import OptimiserSettings
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,6 @@ def test_settings_from_a_recipe():
 
 def test_settings_need_no_torch():
     """Recipes are listed and shown in an instant."""
-    code = "import sys, litebert.train.optimiser_settings, litebert.train.schedules; print('torch' in sys.modules)"
+    code = "import sys, litebert.train.settings, litebert.train.schedules; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "False", done.stderr

@@ -7,8 +7,8 @@ import torch
 from toy_lessons import Lesson, settings_of, small_network, train, weights_of, worst
 
 from litebert.errors import InputError
-from litebert.train.optimiser_settings import OPTIMISERS
 from litebert.train.optimisers import build_optimiser
+from litebert.train.settings import OPTIMISERS
 
 
 @pytest.mark.parametrize("name", OPTIMISERS)

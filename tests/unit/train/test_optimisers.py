@@ -9,8 +9,8 @@ from toy_lessons import Lesson, settings_of, small_network, train, weights_of, w
 from litebert.errors import InputError
 from litebert.nn.config import family_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
-from litebert.train.optimiser_settings import OPTIMISERS, PARTS, OptimiserSettings
 from litebert.train.optimisers import build_optimiser, part_of
+from litebert.train.settings import OPTIMISERS, PARTS, OptimiserSettings
 
 
 def test_every_parameter_has_a_part_and_is_updated_once():

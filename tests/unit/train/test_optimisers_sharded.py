@@ -9,8 +9,8 @@ import torch
 import toy_lessons
 from toy_lessons import Lesson, one_step_on_given_gradients, settings_of, small_network, train, weights_of, worst
 
-from litebert.train.optimiser_settings import OPTIMISERS
 from litebert.train.optimisers import build_optimiser
+from litebert.train.settings import OPTIMISERS
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,9 @@ import torch
 from toy_lessons import small_network
 
 from litebert.train.objective import Part, Stage
-from litebert.train.optimiser_settings import OptimiserSettings
 from litebert.train.parallel import Ranks
 from litebert.train.schedules import ScheduleSettings
-from litebert.train.settings import Bound, TrainSettings
+from litebert.train.settings import Bound, OptimiserSettings, TrainSettings
 from litebert.train.stepper import Stepper
 
 
@@ -45,7 +44,7 @@ def stepper_of(weights, network) -> tuple[Stepper, Stage]:
         micro_tokens=1,
     )
     stage = Stage("train", 0.0, None, TwoParts(), weights=weights)
-    return Stepper(network, [stage], settings, Ranks(0, 1, torch.device("cpu"), None), print), stage
+    return Stepper(network, [stage], settings, Ranks.alone(torch.device("cpu"))), stage
 
 
 @pytest.mark.parametrize(("weights", "wanted"), [({}, 8.0), ({"second": 0.5}, 4.0), ({"second": 0.0}, 0.0)])

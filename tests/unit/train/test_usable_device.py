@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from litebert.errors import InputError
-from litebert.train.device import usable_device
+from litebert.train.precision import usable_device
 
 
 @pytest.mark.parametrize("there", [True, False])

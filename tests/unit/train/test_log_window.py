@@ -4,12 +4,12 @@ import math
 
 import torch
 
-from litebert.train.stretch import Lost, Stretch, mean_row, read_losses
+from litebert.train.stepper import LogWindow, StepLosses, mean_row, read_losses
 
 
-def lost(step, counts, **sums) -> Lost:
+def lost(step, counts, **sums) -> StepLosses:
     held = {name: torch.tensor(pair) for name, pair in sums.items()}
-    return Lost(step, 0, 100, counts, {"order": 0.5}, held, torch.tensor(2.0))
+    return StepLosses(step, 0, 100, counts, {"order": 0.5}, held, torch.tensor(2.0))
 
 
 def test_a_part_that_a_batch_has_none_of_is_left_out_of_its_row_and_of_the_mean():
@@ -37,10 +37,10 @@ def test_ranks_are_summed_and_regression_has_no_accuracy():
     assert row["score_loss"] == 1.0 and "score_accuracy" not in row
 
 
-def test_speed_is_of_the_time_since_the_stretch_began(monkeypatch):
+def test_speed_is_of_the_time_since_the_window_began(monkeypatch):
     steps = [lost(number, {"mlm": 1}, mlm=[1.0, 1.0]) for number in (1, 2)]  # of 100 tokens each
-    monkeypatch.setattr("litebert.train.stretch.time.monotonic", lambda: 14.0)
-    stretch = Stretch(steps, waited=1.0, begun=10.0)
-    assert stretch.speed(5.0) == {"tokens_per_second": 50.0, "waiting": 0.25}  # whose arithmetic is not known
-    stretch.flops = 8.0
-    assert stretch.speed(5.0)["mfu"] == 0.4
+    monkeypatch.setattr("litebert.train.stepper.time.monotonic", lambda: 14.0)
+    window = LogWindow(steps, waited=1.0, begun=10.0)
+    assert window.speed(5.0) == {"tokens_per_second": 50.0, "waiting": 0.25}  # whose arithmetic is not known
+    window.flops = 8.0
+    assert window.speed(5.0)["mfu"] == 0.4

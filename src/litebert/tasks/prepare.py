@@ -1,26 +1,32 @@
-"""What every run on a task has in common, made once: the model read, the data encoded, nothing left open."""
+"""What every run on a task has in common, made once: the model read, the data encoded, nothing left open.
+
+And how a run begins: with the encoder of a pretrained model and a new head for the task, drawn from the seed.
+"""
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
+import torch
 
-from litebert.checkpoints.folder import Loaded
+from litebert.checkpoints.folder import Loaded, load_model
 from litebert.errors import InputError
+from litebert.nn.network import HeadsConfig, Network, NetworkConfig
+from litebert.runs import Parent
 from litebert.tasks.checks import remember
 from litebert.tasks.encoding import Inputs, Targets
 from litebert.tasks.examples import EncodingSettings, Example, Item, TaskData, TaskSpec
-from litebert.tasks.keeper import DevPart
 from litebert.tasks.kinds import KINDS, TaskKind
+from litebert.tasks.objective import TaskObjective
 from litebert.tasks.recipes import FinetuneRecipe, settled
-from litebert.tasks.starting import load_source
-from litebert.tasks.teaching import Teaching
 from litebert.text.tokenizer import Tokenizer
+from litebert.train.objective import Objective
 from litebert.train.settings import Precision
 
-LONG = 0.98  # inputs as long as this share of them have room where nobody says how long they may be
+LONG = 0.98  # share of the inputs that fit where no length is given
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,10 +42,44 @@ class FinetuneSettings:
     precision: Precision | None = None
     budget: float | None = None  # seconds
     compiled: bool = False
-    recorded: bool | None = None  # passes as CUDA graphs; None: on a GPU
+    cuda_graphs: bool | None = None  # None: on a GPU
     save_seconds: float = 300.0
     save_steps: int | None = None
-    watched: bool = True  # figures on screen and in files
+    watched: bool = True  # figures on screen and in files, messages at the level of information
+
+
+@dataclass(frozen=True)
+class DevPart:
+    """Items to score with, encoded once."""
+
+    name: str
+    items: tuple[Item, ...]
+    inputs: Inputs
+
+
+class Teaching(Protocol):
+    """A teacher and how to learn from it. The same one serves any number of runs."""
+
+    def begin(
+        self, own: TaskObjective, network: Network, device: torch.device
+    ) -> tuple[Objective, Mapping[str, float]]:
+        """The objective that takes the place of the task's own, and the weights of its parts.
+
+        What it must learn besides (a projection) it adds to the heads of the network.
+        """
+        ...
+
+    def end(self, network: Network) -> None:
+        """Take out of the network what ``begin`` put there."""
+        ...
+
+    def facts(self) -> Mapping[str, Any]:
+        """What must be the same when a run is resumed, as plain values."""
+        ...
+
+    def parents(self) -> list[Parent]:
+        """The teacher, for the note of a run."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -115,7 +155,7 @@ def prepare(settings: FinetuneSettings, data: TaskData, source: Loaded | None = 
 def _dev_part(
     kind: TaskKind, name: str, items: Sequence[Item], tokenizer: Tokenizer, encoding: EncodingSettings, most: int
 ) -> DevPart:
-    """Items to score with: all, or so many spread evenly."""
+    """Items to score with: all, or ``most`` of them, evenly spaced."""
     if most and len(items) > most:
         items = [items[int(place)] for place in np.linspace(0, len(items) - 1, most)]
     return DevPart(name, tuple(items), kind.encode(items, tokenizer, encoding))
@@ -128,14 +168,61 @@ def _fingerprint(inputs: Inputs, targets: Targets) -> str:
     return digest.hexdigest()[:16]
 
 
-def few(part: DevPart, prepared: Prepared, most: int) -> DevPart:
-    """A part of dev, or so many of its items."""
+def sampled_part(part: DevPart, prepared: Prepared, most: int) -> DevPart:
+    """A part of dev, or ``most`` of its items."""
     if not most or len(part.items) <= most:
         return part
     kind = KINDS[prepared.data.kind]
     return _dev_part(kind, part.name, part.items, prepared.tokenizer, prepared.note.encoding(), most)
 
 
-def spread(items: Sequence[Item], most: int) -> list[Item]:
-    """So many items, from the first to the last."""
+def evenly_spaced(items: Sequence[Item], most: int) -> list[Item]:
+    """At most this many items, from the first to the last."""
     return [items[int(place)] for place in np.linspace(0, len(items) - 1, min(most, len(items)))]
+
+
+def load_source(model: str | Path) -> Loaded:
+    """The model to start from; without a tokenizer there is nothing to read texts with."""
+    loaded = load_model(model)
+    if loaded.tokenizer is None:
+        if not Path(model).is_dir():
+            raise InputError(f"{model} is a preset without weights; name the folder of a pretrained model")
+        raise InputError(f"{model} has no tokenizer, so texts cannot be read; copy the model's tokenizer.json to it")
+    return loaded
+
+
+def task_heads(data: TaskData, *, answerable: bool) -> HeadsConfig:
+    """The head that a task asks for."""
+    kind = KINDS[data.kind]
+    return HeadsConfig(
+        names=(kind.head,),
+        labels=kind.head_labels(data.labels),
+        answerable=answerable and data.has_null,
+        problem=kind.problem,
+    )
+
+
+def start_network(source: Network, heads: HeadsConfig, recipe: FinetuneRecipe, seed: int) -> tuple[Network, list[str]]:
+    """A network with the source's encoder and pooler and a head for the task, and what of it is new.
+
+    A head for the same labels is kept, so that a model can be fine-tuned further.
+    """
+    encoder = source.config.encoder
+    if recipe.dropout is not None:
+        encoder = replace(encoder, dropout=recipe.dropout, attention_dropout=recipe.dropout)
+    if recipe.classifier_dropout is not None:
+        encoder = replace(encoder, classifier_dropout=recipe.classifier_dropout)
+    torch.manual_seed(seed)
+    network = Network(NetworkConfig(encoder=encoder, heads=heads))
+    ours, theirs = network.state_dict(), source.state_dict()
+    same = source.config.heads.labels == heads.labels
+    taken = {
+        name: theirs[name]
+        for name, tensor in ours.items()
+        if name in theirs and (same or not name.startswith("heads.")) and theirs[name].shape == tensor.shape
+    }
+    network.load_state_dict(taken, strict=False)
+    new = sorted({".".join(name.split(".")[: 2 if name.startswith("heads") else 1]) for name in ours.keys() - taken})
+    if network.pooler is not None and KINDS["span"].head in heads.names:
+        network.pooler.requires_grad_(False)  # nothing reads it
+    return network, [f"new weights: {part.removeprefix('heads.')}" for part in new]

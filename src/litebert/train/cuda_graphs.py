@@ -1,12 +1,14 @@
-"""Passes of a small network recorded as CUDA graphs, one pair for each shape of batch, and played back.
+"""Passes and updates of a small network recorded as CUDA graphs, one pair for each shape of batch, and replayed.
 
-A small model on a fast GPU waits for Python: hundreds of kernels of a few microseconds each. Played back, a forward
-pass is one call and a backward pass another. Gradients keep their places in memory, so that every recording adds to
-the same ones. What cannot be recorded runs as before, and that is said once.
+A small model on a fast GPU waits for Python: hundreds of kernels of a few microseconds each. Replayed, a forward pass
+is one call and a backward pass another. Gradients keep their places in memory, so that every recording adds to the same
+ones. Clipping and AdamW's step cost a small model as much as both passes, so they are recorded, too: the learning rate
+is a number on the device that is set before each replay. What cannot be recorded runs eagerly, which is logged once.
 """
 
 import contextlib
 import gc
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from litebert.train.objective import Sums
+from litebert.train.optimisers import Optimiser
+from litebert.train.parallel import gradient_norm
+
+log = logging.getLogger(__name__)
 
 MOST = 64  # shapes that are recorded; rarer ones run as they come
 SIGHTS = 2  # a shape is recorded when it comes again: what comes once would cost more than it saves
@@ -36,12 +42,12 @@ class _Recording:
     backward: torch.cuda.CUDAGraph
 
 
-class Recorded(nn.Module):
-    """Takes the place of a learner in a loop on one GPU; ``plain`` is the learner as it would run otherwise."""
+class CudaGraphPasses(nn.Module):
+    """Takes the place of a learner on one GPU; ``plain`` is the learner as it would run otherwise."""
 
-    def __init__(self, learner: nn.Module, plain: nn.Module, say: Callable[[str], None]) -> None:
+    def __init__(self, learner: nn.Module, plain: nn.Module) -> None:
         super().__init__()
-        self._learner, self._plain, self._say = [learner], plain, say  # in a list: it is a part of ``plain`` already
+        self._learner, self._plain = [learner], plain  # in a list: it is a part of ``plain`` already
         self._parameters_trained = [parameter for parameter in learner.parameters() if parameter.requires_grad]
         self._gradients: list[Tensor] = []
         self._recordings: dict[Shape, _Recording] = {}
@@ -51,17 +57,17 @@ class Recorded(nn.Module):
         self._gave_up = False
 
     def forward(self, tensors: Mapping[str, Tensor]) -> Sums:
-        """The sums of every part; their backward pass is played back, too."""
+        """The sums of every part; their backward pass is replayed, too."""
         if not self._gradients:
             self._set_up()
         recording = self._recording(tensors)
         if recording is None:
-            self._begin()  # other batches of this step may be played back, and must add to the same gradients
+            self._begin()  # other batches of this step may be replayed, and must add to the same gradients
             return self._plain(tensors)
         for name, place in recording.inputs.items():
             place.copy_(tensors[name], non_blocking=True)
         handle = torch.empty(0, device=recording.losses[0].device, requires_grad=True)
-        losses = _Playback.apply(handle, self, recording)
+        losses = _Replay.apply(handle, self, recording)
         return dict(zip(recording.names, zip(losses, recording.rights, strict=True), strict=True))
 
     def play_backward(self, recording: _Recording, factors: tuple[Tensor, ...]) -> None:
@@ -73,7 +79,7 @@ class Recorded(nn.Module):
 
     @property
     def num_recordings(self) -> int:
-        """How many shapes are played back."""
+        """How many shapes are replayed."""
         return len(self._recordings)
 
     def gradients_in_place(self) -> bool:
@@ -131,7 +137,7 @@ class Recorded(nn.Module):
             self._recordings[shape] = self._record({name: tensor.clone() for name, tensor in tensors.items()})
         except RuntimeError as error:
             self._gave_up = True
-            self._say(f"passes cannot be recorded here and run as they come ({str(error).splitlines()[0]})")
+            log.warning("passes cannot be recorded as CUDA graphs and run eagerly (%s)", str(error).splitlines()[0])
         torch.cuda.set_rng_state(random)
         for parameter in self._parameters_trained:
             parameter.grad = None
@@ -180,11 +186,11 @@ def _no_garbage() -> Iterator[None]:
             gc.enable()
 
 
-class _Playback(torch.autograd.Function):
-    """A forward pass played back, whose backward pass is played back. Gradients go where they belong by themselves."""
+class _Replay(torch.autograd.Function):
+    """A forward pass replayed, whose backward pass is replayed. Gradients go where they belong by themselves."""
 
     @staticmethod
-    def forward(ctx: Any, handle: Tensor, owner: Recorded, recording: _Recording) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, handle: Tensor, owner: CudaGraphPasses, recording: _Recording) -> tuple[Tensor, ...]:
         ctx.owner, ctx.recording = owner, recording
         recording.forward.replay()
         return tuple(loss.clone() for loss in recording.losses)
@@ -193,3 +199,82 @@ class _Playback(torch.autograd.Function):
     def backward(ctx: Any, *factors: Any) -> Any:
         ctx.owner.play_backward(ctx.recording, factors)
         return None, None, None
+
+
+class CudaGraphUpdate:
+    """Takes the place of an optimiser's ``update`` where passes are ``CudaGraphPasses``.
+
+    Steps whose gradients were not all replayed run eagerly, and so do the first, in which AdamW makes its state.
+    """
+
+    def __init__(self, optimiser: Optimiser, passes: CudaGraphPasses) -> None:
+        self._optimiser, self._passes = optimiser, passes
+        member = optimiser.members[0]
+        adamw = len(optimiser.members) == 1 and isinstance(member, torch.optim.AdamW)
+        self._gave_up = not adamw  # the others may wait for the device
+        self._member = member
+        device = optimiser.parameters()[0].device
+        self._base = torch.tensor([group["base_rate"] for group in member.param_groups], device=device)
+        self._factor = torch.ones((), device=device)
+        self._warm = 0
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._norm = torch.zeros((), device=device)
+        self._state: Tensor | None = None  # some tensor of the state that was recorded
+        self._clip = 0.0
+
+    def __call__(self, scaler: torch.amp.GradScaler, clip: float) -> Tensor:
+        """Clip (0: not at all), step and forget the gradients; gives their norm before clipping."""
+        if self._gave_up or scaler.is_enabled() or not self._passes.gradients_in_place():
+            return self._optimiser.update(scaler, clip)
+        leading = max(self._groups(), key=lambda group: float(group["base_rate"]))
+        self._factor.fill_(leading["lr"] / leading["base_rate"])
+        if self._warm < WARM_UP:
+            self._warm += 1
+            norm = self._update(clip)
+        elif self._is_recorded(clip) or self._record(clip):
+            assert self._graph is not None
+            self._graph.replay()
+            norm = self._norm.clone()
+        else:
+            return self._optimiser.update(scaler, clip)
+        self._optimiser.zero_grad()
+        return norm
+
+    def _is_recorded(self, clip: float) -> bool:
+        """Whether the recording writes where the optimiser has its state: one that was put back lies elsewhere."""
+        return self._graph is not None and self._state is self._some_state() and self._clip == clip
+
+    def _groups(self) -> list[dict[str, Any]]:
+        return self._member.param_groups  # others once a state was put back
+
+    def _some_state(self) -> Tensor | None:
+        found = self._member.state.get(self._groups()[0]["params"][0], {}).get("exp_avg")
+        return found if isinstance(found, Tensor) else None
+
+    def _record(self, clip: float) -> bool:
+        try:
+            self._graph = torch.cuda.CUDAGraph()
+            self._norm = self._passes.capture(self._graph, lambda: self._update(clip))
+        except RuntimeError as error:
+            self._gave_up = True
+            log.warning("updates cannot be recorded as CUDA graphs and run eagerly (%s)", str(error).splitlines()[0])
+            return False
+        self._state, self._clip = self._some_state(), clip
+        return True
+
+    def _update(self, clip: float) -> Tensor:
+        """Clip and step at rates that are read from the device; gives the norm before clipping."""
+        groups = self._groups()
+        before = [group["lr"] for group in groups]
+        recording = self._base.is_cuda and torch.cuda.is_current_stream_capturing()
+        try:
+            for group, rate in zip(groups, (self._base * self._factor).unbind(), strict=True):
+                group["lr"], group["capturable"] = rate, recording
+            norm = gradient_norm(self._optimiser.parameters())
+            if clip:
+                torch.nn.utils.clip_grads_with_norm_(self._optimiser.parameters(), clip, norm)
+            self._optimiser.step()
+        finally:
+            for group, was in zip(groups, before, strict=True):
+                group["lr"], group["capturable"] = was, False
+        return norm

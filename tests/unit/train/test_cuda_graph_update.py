@@ -7,11 +7,10 @@ import torch
 
 from litebert.nn.config import EncoderConfig
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
-from litebert.train.optimiser_settings import OptimiserSettings
+from litebert.train.cuda_graphs import WARM_UP, CudaGraphUpdate
 from litebert.train.optimisers import build_optimiser
 from litebert.train.precision import scaler
-from litebert.train.recorded import WARM_UP
-from litebert.train.recorded_update import RecordedUpdate
+from litebert.train.settings import OptimiserSettings
 
 
 class InPlace:
@@ -33,13 +32,12 @@ def small_network() -> Network:
 
 
 @pytest.mark.parametrize("name", ["adamw", "lamb"])
-def test_updates_are_those_of_the_optimiser(name):
+def test_updates_are_those_of_the_optimiser(name, messages):
     ours = small_network()
     plain = copy.deepcopy(ours)
-    said: list[str] = []
     settings = OptimiserSettings(name=name, rate=1e-2, part_rates=(("heads", 3.0),))
     optimisers = [build_optimiser(network, settings) for network in (ours, plain)]
-    update = RecordedUpdate(optimisers[0], InPlace(), said.append)  # type: ignore[arg-type]
+    update = CudaGraphUpdate(optimisers[0], InPlace())  # type: ignore[arg-type]
     still = scaler("fp32", torch.device("cpu"))
     for step in range(WARM_UP + 3):
         generator = torch.Generator().manual_seed(step)
@@ -55,4 +53,4 @@ def test_updates_are_those_of_the_optimiser(name):
     for (key, one), other in zip(ours.state_dict().items(), plain.state_dict().values(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-7, msg=key)
     # AdamW is recorded after the warm-up, which cannot be here, and says so once; LAMB never is.
-    assert len(said) == (name == "adamw")
+    assert len(messages) == (name == "adamw")

@@ -9,12 +9,11 @@ from litebert.errors import InputError
 from litebert.nn.config import preset_config
 from litebert.plan.count import record_step
 from litebert.plan.step import StepSettings
-from litebert.pretrain import fits
-from litebert.pretrain.recipe import Recipe
-from litebert.train.optimiser_settings import OptimiserSettings
+from litebert.pretrain import memory
+from litebert.pretrain.recipe import BatchPlan, Recipe
 from litebert.train.parallel import Ranks
 from litebert.train.schedules import ScheduleSettings
-from litebert.train.settings import Bound, TrainSettings
+from litebert.train.settings import Bound, OptimiserSettings, TrainSettings
 
 CONFIG = preset_config("albert-small")
 GIB = 2**30
@@ -33,11 +32,13 @@ def settings(micro: int, *, batches=((0.0, 65_536),), checkpointing: bool = Fals
 
 def check(train: TrainSettings, **recipe) -> None:
     ranks = Ranks(0, 1, torch.device("cpu"), None)
-    fits.check_memory("albert-small", CONFIG, Recipe(lengths=((0.0, 128),), **recipe), train, ranks)
+    memory.check_memory(
+        "albert-small", CONFIG, Recipe(batches=BatchPlan(lengths=((0.0, 128),)), **recipe), train, ranks
+    )
 
 
 def test_a_batch_too_large_is_refused_and_the_one_named_fits(monkeypatch):
-    monkeypatch.setattr(fits, "available_memory", lambda _: 1.0 * GIB)
+    monkeypatch.setattr(memory, "available_memory", lambda _: 1.0 * GIB)
     with pytest.raises(InputError, match=r"for 65,536 tokens at once, but .* are free; use --micro-tokens") as error:
         check(settings(65_536))
     named = int(re.findall(r"--micro-tokens (\d+)", str(error.value))[0])
@@ -62,33 +63,33 @@ def test_what_else_the_vocabulary_is_scored_for_counts(more):
 
 
 def test_the_run_tells_what_it_scores(monkeypatch):
-    monkeypatch.setattr(fits, "available_memory", lambda _: 3.0 * GIB)
+    monkeypatch.setattr(memory, "available_memory", lambda _: 3.0 * GIB)
     check(settings(16_384))
     with pytest.raises(InputError, match="--micro-tokens 8192"):
         check(settings(16_384), elastic=True)
 
 
 def test_with_memory_enough_nothing_is_said(monkeypatch):
-    monkeypatch.setattr(fits, "available_memory", lambda _: 200.0 * GIB)
+    monkeypatch.setattr(memory, "available_memory", lambda _: 200.0 * GIB)
     check(settings(65_536))
-    monkeypatch.setattr(fits, "available_memory", lambda _: None)  # where it cannot be found out
+    monkeypatch.setattr(memory, "available_memory", lambda _: None)  # where it cannot be found out
     check(settings(65_536))
 
 
 def test_where_no_batch_fits_a_smaller_model_is_asked_for(monkeypatch):
-    monkeypatch.setattr(fits, "available_memory", lambda _: 1e6)
+    monkeypatch.setattr(memory, "available_memory", lambda _: 1e6)
     with pytest.raises(InputError, match="use a smaller model"):
         check(settings(1024))
 
 
 def test_what_is_named_divides_every_batch_of_the_run():
     ramp = settings(1024, batches=((0.0, 12_288), (0.5, 49_152)))
-    assert fits.largest_micro_tokens(ramp, 128, 2, 5000) == 3072
-    assert fits.largest_micro_tokens(ramp, 4096, 2, 5000) == 0
+    assert memory.largest_micro_tokens(ramp, 128, 2, 5000) == 3072
+    assert memory.largest_micro_tokens(ramp, 4096, 2, 5000) == 0
 
 
 def test_memory_that_is_free_is_less_than_there_is(monkeypatch):
-    free = fits.available_memory(torch.device("cpu"))
+    free = memory.available_memory(torch.device("cpu"))
     assert free is not None and 1e8 < free < 1e14
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    assert fits.available_memory(torch.device("cpu")) < free / 3
+    assert memory.available_memory(torch.device("cpu")) < free / 3

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from litebert.train.guard import Guard, StuckWatch
+from litebert.train.callbacks import DivergenceGuard, StuckWatch
 
 
 def healthy_curve(seed: int, steps: int = 2000) -> np.ndarray:
@@ -21,7 +21,7 @@ def healthy_curve(seed: int, steps: int = 2000) -> np.ndarray:
 
 
 def first_alarm(losses, guard=None) -> int | None:
-    guard = guard or Guard()
+    guard = guard or DivergenceGuard()
     return next((step for step, loss in enumerate(losses) if guard.observe(step, float(loss), 1.0)), None)
 
 
@@ -61,9 +61,9 @@ def test_slow_explosion():
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_numbers_that_are_none_are_found_at_once(bad):
-    assert "loss" in Guard().observe(0, bad, 1.0)
-    assert "gradient" in Guard().observe(0, 10.0, bad)
-    assert Guard().observe(0, 10.0, None) is None
+    assert "loss" in DivergenceGuard().observe(0, bad, 1.0)
+    assert "gradient" in DivergenceGuard().observe(0, 10.0, bad)
+    assert DivergenceGuard().observe(0, 10.0, None) is None
 
 
 def test_rise_in_the_first_steps_is_allowed():
@@ -76,13 +76,13 @@ def test_explosion_in_the_first_steps_is_found():
 
 
 def test_sentence_says_where_and_from_what():
-    guard = Guard()
+    guard = DivergenceGuard()
     said = [guard.observe(step, loss, 1.0) for step, loss in enumerate([3.0] * 30 + [9.0] * 8)][-1]
     assert said == "the loss has exploded: 9.000 at step 37, and for 8 steps far above the 3.000 that it had reached"
 
 
 def test_reset_accepts_a_new_level():
-    guard = Guard()
+    guard = DivergenceGuard()
     assert first_alarm([3.0] * 50, guard) is None
     guard.reset()
     assert first_alarm([7.0] * 50, guard) is None
@@ -92,7 +92,7 @@ def test_reset_accepts_a_new_level():
 def test_state_goes_on_as_if_nothing_had_happened(cut):
     losses = np.r_[healthy_curve(2)[:1600], np.full(20, 9.0)]
     straight = first_alarm(losses)
-    before, after = Guard(), Guard()
+    before, after = DivergenceGuard(), DivergenceGuard()
     assert first_alarm(losses[:cut], before) is None
     after.load_state_dict(json.loads(json.dumps(before.state_dict())))
     assert first_alarm(losses[cut:], after) + cut == straight

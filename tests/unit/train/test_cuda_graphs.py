@@ -3,39 +3,35 @@
 import copy
 
 import pytest
-import torch
 import toy_tasks as toy
 
 from litebert.checkpoints.folder import load_model
 from litebert.tasks.batches import TaskBatches
 from litebert.tasks.examples import EncodingSettings
-from litebert.tasks.finetuning import finetune
+from litebert.tasks.finetune import finetune
 from litebert.tasks.kinds import KINDS
 from litebert.tasks.objective import TaskObjective
+from litebert.tasks.prepare import start_network, task_heads
 from litebert.tasks.recipes import FinetuneRecipe
-from litebert.tasks.starting import start_network, task_heads
-from litebert.train.loop import Loop
+from litebert.train.cuda_graphs import CudaGraphPasses
 from litebert.train.objective import Stage
-from litebert.train.optimiser_settings import OptimiserSettings
-from litebert.train.parallel import Ranks
-from litebert.train.persistence import Saver
-from litebert.train.recorded import Recorded
 from litebert.train.schedules import ScheduleSettings
-from litebert.train.settings import Bound, TrainSettings
+from litebert.train.settings import Bound, OptimiserSettings, TrainSettings
+from litebert.train.trainer import Trainer
 
 pytestmark = pytest.mark.gpu
 
 
 @pytest.mark.parametrize("passes", [1, 2])
 @pytest.mark.parametrize("kind", ["classify", "span2", "choice"])
-def test_recorded_steps_are_plain_steps(kind, passes, tmp_path):
+def test_recorded_steps_are_plain_steps(kind, passes, tmp_path, messages):
     source = load_model(toy.make_model(tmp_path / "model"))
     data = toy.task(kind, 90)
     inputs = KINDS[data.kind].encode(data.train, source.tokenizer, EncodingSettings(length=24, stride=8))
     targets = KINDS[data.kind].targets(data.train, inputs, len(data.labels))
     heads = task_heads(data, answerable=True)
     network, _ = start_network(source.network, heads, FinetuneRecipe(classifier_dropout=0.0), 0)
-    ends, said = [], []
+    ends = []
     for recorded in (False, True):
         mine = copy.deepcopy(network).to("cuda")
         batches = TaskBatches(inputs, targets, batch=16, passes=passes, filled=True, choosing=data.kind == "choice")
@@ -47,20 +43,15 @@ def test_recorded_steps_are_plain_steps(kind, passes, tmp_path):
             batch_tokens=((0.0, passes),),
             micro_tokens=1,
             precision="bf16",
-            recorded=recorded,
-            save_ends=False,
+            cuda_graphs=recorded,
         )
-        ranks = Ranks(0, 1, torch.device("cuda"), None)
-        stage = Stage("train", 0.0, batches, objective)
-        loop = Loop(mine, [stage], settings, ranks, saver=Saver(tmp_path, 1, {}), watch=None, say=said.append)
-        losses = {}
-        loop.observe = lambda step, row, losses=losses: losses.update({step: row["loss"]})
-        loop.run()
+        trainer = Trainer(mine, [Stage("train", 0.0, batches, objective)], settings)
+        losses = {step.step: step.loss for step in trainer}
         ends.append((losses, mine.state_dict()))
         if recorded:
-            passes = loop.stepper.spread
-            assert isinstance(passes, Recorded) and passes.num_recordings >= 2
-    assert not said, said  # nothing fell back
+            passes = trainer.stepper.parallel
+            assert isinstance(passes, CudaGraphPasses) and passes.num_recordings >= 2
+    assert not messages, messages  # nothing fell back
     (plain, weights), (played, weights2) = ends
     assert plain.keys() == played.keys()
     for step, loss in plain.items():
@@ -75,5 +66,5 @@ def test_a_run_on_a_gpu_learns_with_dropout(tmp_path):
     settings = toy.settings(model, tmp_path / "run", epochs=20)
     from dataclasses import replace
 
-    result = finetune(replace(settings, device="cuda"), toy.task("classify"), lambda _: None)
+    result = finetune(replace(settings, device="cuda"), toy.task("classify"))
     assert result.status == "finished" and result.score > 0.9

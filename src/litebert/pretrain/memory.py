@@ -1,4 +1,4 @@
-"""Whether a run will fit into memory, asked before it begins; if not, the largest micro-batch that does."""
+"""Whether a run fits into memory, checked before it begins; if not, the largest micro-batch that does."""
 
 import os
 from pathlib import Path
@@ -18,7 +18,7 @@ from litebert.train.settings import TrainSettings
 
 
 def check_memory(model: str, config: EncoderConfig, recipe: Recipe, train: TrainSettings, ranks: Ranks) -> None:
-    """Refuse micro-batches that plan says will not fit into the memory that is free."""
+    """Refuse micro-batches that will not fit into free memory, as plan predicts."""
     free = available_memory(ranks.device)
     if free is None:
         return
@@ -43,7 +43,7 @@ def step_settings(recipe: Recipe, train: TrainSettings, device: torch.device) ->
     kind: Kind = "cuda" if device.type == "cuda" else "cpu"
     return StepSettings(
         kind=kind,
-        length=max(length for _, length in recipe.lengths),
+        length=max(length for _, length in recipe.batches.lengths),
         precision=train.precision,
         optimiser=train.optimiser.name,
         checkpointing=train.checkpointing,
@@ -55,7 +55,7 @@ def step_settings(recipe: Recipe, train: TrainSettings, device: torch.device) ->
 
 
 def largest_micro_tokens(train: TrainSettings, length: int, world: int, most: int) -> int:
-    """The largest micro-batch of at most so many tokens that every batch of the run divides into; 0: none."""
+    """The largest micro-batch of at most ``most`` tokens that every batch of the run divides into; 0: none."""
     batches = [tokens for _, tokens in train.batch_tokens]
     for parts in range(1, max(batches) // (length * world) + 1):
         micro, rest = divmod(batches[0], parts * world)

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from litebert.train import stacked_muon
-from litebert.train.stacked_muon import StackedMuon
+from litebert.train import muon
+from litebert.train.muon import StackedMuon
 
 SHAPES = ((24, 24), (48, 24), (24, 24), (24, 48), (16, 40), (24, 24))
 
@@ -16,7 +16,7 @@ def matrices() -> list[torch.Tensor]:
 
 @pytest.mark.parametrize(("momentum", "has_bf16"), [(0.0, True), (0.9, True), (0.9, False)])
 def test_it_is_torchs_own(momentum, has_bf16, monkeypatch):
-    monkeypatch.setattr(stacked_muon, "has_bf16", lambda device: has_bf16)
+    monkeypatch.setattr(muon, "has_bf16", lambda device: has_bf16)
     ours, theirs = matrices(), matrices()
     rates = [{"lr": 0.02, "weight_decay": 0.1}, {"lr": 0.05, "weight_decay": 0.0}]
     stacked, plain = (

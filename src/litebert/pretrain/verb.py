@@ -1,4 +1,4 @@
-"""``litebert evaluate MODEL --corpus STORE``. Light at import: what it needs, it imports when it runs."""
+"""``litebert evaluate MODEL --corpus STORE``: how a pretrained model does on held-out text, printed depth by depth."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,12 +18,11 @@ def score_on_text(
 
     from litebert.checkpoints.folder import load_model
     from litebert.corpus.store import Store
-    from litebert.pretrain.held_out import HELD_OUT_RATE
-    from litebert.pretrain.score import ORDERS, held_out_settings, score_depths, scored_tokens
-    from litebert.pretrain.warm_start import check_vocabulary
+    from litebert.pretrain.held_out import HELD_OUT_RATE, ORDERS, held_out_settings, score_depths, scored_tokens
+    from litebert.pretrain.initial import check_vocabulary
     from litebert.terminal import progress
     from litebert.text.tokenizer_files import read_tokenizer
-    from litebert.train.device import usable_device
+    from litebert.train.precision import usable_device
 
     asked = next((known for known in ORDERS if known == order), None)
     if asked is None:
@@ -37,8 +36,8 @@ def score_on_text(
         raise InputError(f"--length is {length} but {model} has {encoder.max_positions} positions; choose fewer")
     longest = length or min(512, encoder.max_positions)
     where = torch.device(usable_device(device))
-    with progress() as say:
-        found = score_depths(loaded.network, store, depths, longest, asked, tokens, where, say)
+    with progress() as show:
+        found = score_depths(loaded.network, store, depths, longest, asked, tokens, where, show)
     tokens = scored_tokens(store, held_out_settings(store, longest, asked), where, tokens)
     if as_json:
         rows = [{"depth": one.depth, **one.figures} for one in found]

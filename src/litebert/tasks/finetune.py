@@ -1,0 +1,540 @@
+"""A fine-tuning run from a model and a task to a model folder: the best weights kept, restarts after a collapse.
+
+Or several runs from different seeds, with their median and spread, the best model kept.
+"""
+
+import json
+import logging
+import math
+import shutil
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from litebert.checkpoints.folder import save_model
+from litebert.config import changed, current_name, flat
+from litebert.errors import InputError
+from litebert.nn.network import Network
+from litebert.runs import (
+    CHECKPOINTS,
+    MODEL_FOLDER,
+    RunLock,
+    Status,
+    check_run_folder,
+    parent_of,
+    read_run,
+    update_run,
+    write_atomically,
+    write_run,
+)
+from litebert.tasks.batches import TaskBatches
+from litebert.tasks.collapse import PROBED, CollapseWatch
+from litebert.tasks.examples import Item, ItemPrediction, TaskData
+from litebert.tasks.kinds import KINDS
+from litebert.tasks.metrics import IN_UNITS
+from litebert.tasks.objective import ANSWERABLE_WEIGHT, TaskObjective
+from litebert.tasks.predicting import BUDGET, TASK_FILE, Predictor
+from litebert.tasks.prepare import (
+    DevPart,
+    FinetuneSettings,
+    Prepared,
+    evenly_spaced,
+    prepare,
+    sampled_part,
+    start_network,
+    task_heads,
+)
+from litebert.tasks.recipes import FinetuneRecipe
+from litebert.tasks.score import compute_metrics
+from litebert.train.callbacks import Callback, DivergenceGuard, SaveStates
+from litebert.train.console import ConsoleLine
+from litebert.train.metrics import MetricsFile, RunRecord
+from litebert.train.objective import Objective, Stage, SumsOf
+from litebert.train.parallel import Ranks
+from litebert.train.plot import Plot
+from litebert.train.precision import default_precision, training_precision
+from litebert.train.settings import Bound, Precision, TrainSettings
+from litebert.train.trainer import Trainer
+
+__all__ = ["FinetuneResult", "FinetuneSettings", "Prepared", "check_folder", "finetune", "finetune_seeds", "prepare"]
+
+log = logging.getLogger(__name__)
+
+NEXT_SEED = 1000  # added to the seed after a collapse
+FORWARD_SHARE = 2  # tokens of a training pass as a multiple of those of a prediction pass
+SMALLEST = 1e-12  # of a probability, before its logarithm is taken
+SUMMARY = "seeds.json"
+
+
+@dataclass(frozen=True)
+class FinetuneResult:
+    """How a run ended. ``figures`` are those of the best model on all of dev."""
+
+    status: Status
+    steps: int
+    best_step: int
+    score: float
+    figures: dict[str, float]
+    notes: tuple[str, ...]
+    attempts: tuple[dict[str, Any], ...]  # those that collapsed, with seed, rate and verdict
+    seconds: float
+    tokens: int
+
+
+def finetune(
+    settings: FinetuneSettings,
+    data: TaskData,
+    prepared: Prepared | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> FinetuneResult:
+    """Fine-tune, resume or refuse; the run folder has the rest. ``callbacks`` come after those of every run."""
+    check_folder(settings.out, settings.resume)
+    prepared = prepared or prepare(settings, data)
+    settings.out.mkdir(parents=True, exist_ok=True)
+    with RunLock(settings.out):
+        if not settings.resume:
+            _write_run(settings, prepared)
+        for sentence in prepared.notes:
+            log.log(_level(settings), "%s", sentence)
+        return _attempts(settings, prepared, callbacks)
+
+
+def check_folder(out: Path, resume: bool) -> None:
+    """Refuse a folder that holds something else, or nothing to resume."""
+    check_run_folder(out, resume)
+    note = read_run(out) if resume else None
+    if note is not None and note.status == "finished" and (out / MODEL_FOLDER).is_dir():
+        raise InputError(f"the run in {out} is finished, its model is in {out / MODEL_FOLDER}; name another folder")
+
+
+def _level(settings: FinetuneSettings) -> int:
+    return logging.INFO if settings.watched else logging.DEBUG
+
+
+def _attempts(settings: FinetuneSettings, prepared: Prepared, callbacks: Sequence[Callback]) -> FinetuneResult:
+    """Train; after a collapse again, with another seed and a lower rate."""
+    begun = time.monotonic()
+    note = read_run(settings.out)
+    failed: list[dict[str, Any]] = list(note.result.get("attempts", ())) if note else []
+    resume = settings.resume
+    while True:
+        seed = settings.seed + NEXT_SEED * len(failed)
+        assert prepared.recipe.optimiser.rate is not None
+        rate = prepared.recipe.optimiser.rate * prepared.recipe.restart_factor ** len(failed)
+        recipe = changed(prepared.recipe, {"optimiser.rate": rate})
+        last = len(failed) >= recipe.restarts
+        attempt = _Attempt(settings, replace(prepared, recipe=recipe), seed, callbacks, last=last)
+        verdict = attempt.run(resume)
+        resume = False
+        if not verdict or last:
+            break
+        failed.append({"seed": seed, "rate": rate, "step": attempt.trainer.state.step, "verdict": verdict})
+        text = f"{verdict}; starting again with seed {seed + NEXT_SEED} and {recipe.restart_factor:g} times the rate"
+        log.log(_level(settings), "%s", text)
+        shutil.rmtree(settings.out / CHECKPOINTS, ignore_errors=True)
+        update_run(settings.out, result={"attempts": failed})
+    return attempt.finish(verdict, tuple(failed), time.monotonic() - begun)
+
+
+class CollapseGuard(Callback):
+    """Ends an attempt that has collapsed, or, if it is the ``last`` one, only logs it."""
+
+    name = "collapse"
+
+    def __init__(self, watch: CollapseWatch, last: bool, level: int) -> None:
+        self.watch, self.last, self.level = watch, last, level
+
+    def on_start(self, trainer: Trainer) -> None:
+        self.watch.begin()
+
+    def on_figures(self, trainer: Trainer, step: int, figures: Mapping[str, float]) -> None:
+        verdict = self.watch.observe(step, figures["task_loss"])
+        if verdict and self.last:
+            log.log(self.level, "%s; there are no restarts left, so training continues", verdict)
+        elif verdict:
+            trainer.stop(verdict)
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.watch.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.watch.load_state_dict(dict(state))
+
+
+class BestCheckpoint(Callback):
+    """Scores ``predictor`` on dev and remembers the best weights.
+
+    After ``patience`` scores without a better one the run ends; 0: never.
+    """
+
+    name = "keeper"  # as in states of version 0.1.0
+
+    def __init__(
+        self,
+        predictor: Predictor,
+        data: TaskData,
+        parts: Sequence[DevPart],
+        *,
+        patience: int = 0,
+        level: int = logging.INFO,
+    ) -> None:
+        self.predictor, self.data, self.parts, self.patience = predictor, data, list(parts), patience
+        self.level = level  # of messages
+        self.best: float | None = None
+        self.best_step = 0
+        self.figures: dict[str, float] = {}  # of the best
+        self.note = predictor.note  # as it was for the best
+        self.weights: dict[str, Tensor] | None = None
+        self._since = 0
+
+    def evaluate(self, _sums: SumsOf, _objective: Objective) -> dict[str, float]:
+        """Dev figures of the network in training."""
+        return self.measure()[0]
+
+    def on_score(self, trainer: Trainer, figures: Mapping[str, float]) -> None:
+        value = self.main(figures)
+        if self.best is None or value > self.best:
+            self.best, self.best_step, self.figures = value, trainer.state.step, dict(figures)
+            self.note, self._since = self.predictor.note, 0
+            self.weights = {name: tensor.detach().clone() for name, tensor in trainer.network.state_dict().items()}
+        else:
+            self._since += 1
+            if self.patience and self._since >= self.patience:
+                trainer.stop(f"dev {self.data.metrics[0]} has not risen for {self._since} scores")
+                log.log(self.level, "%s", trainer.stop_reason)
+
+    def measure(self) -> tuple[dict[str, float], Any]:
+        """The figures of every part, and the note with the threshold that gives them."""
+        found: dict[str, float] = {}
+        losses = []
+        for part in self.parts:
+            predictions = self._predictions(part)
+            metrics = compute_metrics(self.data, part.items, predictions)
+            prefix = f"{part.name}_" if len(self.parts) > 1 else ""
+            found |= {f"{prefix}{name}": value for name, value in metrics.items()}
+            losses.append(dev_loss(self.data, part.items, predictions))
+        if losses and all(math.isfinite(loss) for loss in losses):
+            found = {"loss": float(np.mean(losses)), **found}
+        return found, self.predictor.note
+
+    def _predictions(self, part: DevPart) -> list[ItemPrediction]:
+        """Predictions; where there may be no answer, with the threshold that is best for this part."""
+        scores = self.predictor.scores(part.inputs)
+        kind = KINDS[self.data.kind]
+        self.predictor.note = kind.fitted(self.predictor.note, part.items, part.inputs, scores)
+        return kind.decode(part.items, part.inputs, scores, self.predictor.note)
+
+    def main(self, figures: Mapping[str, float]) -> float:
+        """What is optimised: the first metric, the mean of it over the parts."""
+        name = self.data.metrics[0]
+        prefixes = [f"{part.name}_" for part in self.parts] if len(self.parts) > 1 else [""]
+        mean = float(np.mean([figures[prefix + name] for prefix in prefixes]))
+        return -mean if name in IN_UNITS else mean
+
+    def put_back(self, network: Network) -> None:
+        """The best weights back into the network."""
+        if self.weights is not None:
+            with torch.no_grad():
+                for name, tensor in network.state_dict().items():
+                    tensor.copy_(self.weights[name])
+            self.predictor.note = self.note
+
+    def state_dict(self) -> dict[str, Any]:
+        weights = None if self.weights is None else {name: tensor.cpu() for name, tensor in self.weights.items()}
+        return {
+            "best": self.best,
+            "best_step": self.best_step,
+            "figures": self.figures,
+            "null_threshold": self.note.null_threshold,
+            "since": self._since,
+            "weights": weights,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.best, self.best_step, self.figures = state["best"], state["best_step"], dict(state["figures"])
+        self.note = replace(self.note, null_threshold=state["null_threshold"])
+        self._since = state["since"]
+        device = self.predictor.device
+        weights = state["weights"]
+        self.weights = None if weights is None else {name: tensor.to(device) for name, tensor in weights.items()}
+
+
+def dev_loss(data: TaskData, items: Sequence[Item], found: Sequence[ItemPrediction]) -> float:
+    """The mean loss of predictions where their probabilities tell it; NaN for spans and several labels."""
+    losses = [KINDS[data.kind].item_loss(item, one) for item, one in zip(items, found, strict=True)]
+    return float(np.mean(losses)) if losses else math.nan
+
+
+class _Attempt:
+    """One training of the model, from one seed at one rate; ``last``: a collapse does not end it."""
+
+    def __init__(
+        self,
+        settings: FinetuneSettings,
+        prepared: Prepared,
+        seed: int,
+        callbacks: Sequence[Callback],
+        *,
+        last: bool,
+    ) -> None:
+        self.settings, self.prepared, self.seed = settings, prepared, seed
+        recipe, data, level = prepared.recipe, prepared.data, _level(settings)
+        device = torch.device(settings.device)
+        scoring = settings.precision or default_precision(device)  # as `litebert evaluate` scores
+        precision = settings.precision or training_precision(device, prepared.source.network.config.encoder.width)
+        heads = task_heads(data, answerable=recipe.answerable)
+        network, notes = start_network(prepared.source.network, heads, recipe, seed)
+        self.network: Network = network.to(device)
+        predictor = Predictor(self.network, prepared.tokenizer, prepared.note, device, precision=scoring)
+        batches, train = self._train_settings(device, precision)
+        for sentence in notes:
+            log.log(level, "%s", sentence)
+        parts = [sampled_part(part, prepared, recipe.score_items) for part in prepared.dev]
+        self.best = BestCheckpoint(predictor, data, parts, patience=recipe.patience, level=level)
+        assert recipe.steps is not None
+        kind = KINDS[data.kind]
+        probed = kind.encode(evenly_spaced(prepared.train, PROBED), prepared.tokenizer, prepared.note.encoding())
+        self.collapse = CollapseWatch(
+            predictor,
+            probed,
+            chance=kind.chance_loss(prepared.train, prepared.inputs, len(data.labels)),
+            steps=recipe.steps,
+            warmup=recipe.schedule.warmup,
+        )
+        own = TaskObjective(data.kind, prepared.inputs.longest, options=batches.options, answerable=heads.answerable)
+        stage = Stage("train", 0.0, batches, own, weights={"answerable": ANSWERABLE_WEIGHT})
+        if prepared.teaching is not None:
+            objective, weights = prepared.teaching.begin(own, self.network, device)
+            stage = Stage("train", 0.0, batches, objective, weights=weights)
+        self.saver = SaveStates(
+            settings.out,
+            self._facts(precision),
+            keep=1,
+            seconds=settings.save_seconds,
+            steps=settings.save_steps,
+            ends=False,
+            read_facts=_current_facts,
+        )
+        run, reporting = settings.out, list[Callback]()
+        if settings.watched:
+            reporting = [MetricsFile(run), ConsoleLine(), RunRecord(run), Plot(run)]
+        guards = [DivergenceGuard(self.saver, rollbacks=1), self.best, CollapseGuard(self.collapse, last, level)]
+        self.trainer = Trainer(
+            self.network,
+            [stage],
+            train,
+            [self.saver, *guards, *reporting, *callbacks],
+            ranks=Ranks.alone(device),
+            evaluate=self.best.evaluate,
+        )
+
+    def _train_settings(self, device: torch.device, precision: Precision) -> tuple[TaskBatches, TrainSettings]:
+        settings, prepared, recipe = self.settings, self.prepared, self.prepared.recipe
+        assert recipe.steps is not None
+        batch = min(recipe.batch, len(prepared.targets))
+        expected = batch * len(prepared.inputs.ids) / len(prepared.targets)
+        room = FORWARD_SHARE * BUDGET[device.type]
+        passes = min(batch, max(1, -int(-expected // room)))
+        can_record = device.type == "cuda" and not settings.compiled and precision != "fp16"
+        cuda_graphs = can_record and settings.cuda_graphs is not False
+        batches = TaskBatches(
+            prepared.inputs,
+            prepared.targets,
+            batch=batch,
+            passes=passes,
+            seed=self.seed,
+            filled=cuda_graphs,
+            choosing=KINDS[prepared.data.kind].chooses,
+        )
+        return batches, TrainSettings(
+            bound=Bound(steps=recipe.steps, seconds=settings.budget),
+            optimiser=recipe.optimiser,
+            schedule=recipe.schedule,
+            batch_tokens=((0.0, batches.passes),),  # counted in forward passes
+            micro_tokens=1,
+            precision=precision,
+            compiled=settings.compiled,
+            cuda_graphs=cuda_graphs,
+            seed=self.seed,
+            score_steps=_score_steps(recipe, batches.steps),
+            log_every=min(50, max(1, recipe.steps // 40)),
+        )
+
+    def run(self, resume: bool) -> str:
+        """Train to the end; why the run failed, or nothing."""
+        if resume:
+            self.saver.restore(self.trainer)  # killed before anything was saved, it begins again
+        self.result = self.trainer.fit()
+        if self.collapse.verdict and not self.collapse.has_recovered():
+            return self.collapse.verdict
+        return self.result.notes[-1] if self.result.status == "diverged" and self.result.notes else ""
+
+    def _facts(self, precision: Precision) -> dict[str, Any]:
+        """What must not change when a run is resumed."""
+        prepared = self.prepared
+        return {
+            "data": prepared.fingerprint,
+            "encoder": asdict(prepared.source.network.config.encoder),
+            "recipe": flat(prepared.recipe),
+            "precision": precision,
+            "seed": self.seed,
+            **({"teaching": prepared.teaching.facts()} if prepared.teaching else {}),
+        }
+
+    def finish(self, verdict: str, failed: tuple[dict[str, Any], ...], seconds: float) -> FinetuneResult:
+        """Write the best model and sum up how the run ended."""
+        settings, prepared, best = self.settings, self.prepared, self.best
+        status: Status = "diverged" if verdict else self.result.status
+        figures, score = dict(best.figures), best.best if best.best is not None else math.nan
+        if prepared.teaching is not None:
+            prepared.teaching.end(self.network)
+        if best.weights is not None:
+            best.put_back(self.network)
+            if any(part.items != whole.items for part, whole in zip(best.parts, prepared.dev, strict=True)):
+                best.parts = list(prepared.dev)
+                figures, best.note = best.measure()
+                score = best.main(figures)
+            save_model(
+                settings.out / MODEL_FOLDER,
+                self.network,
+                prepared.tokenizer,
+                verb="finetune",
+                settings={"run": settings.out.name, "task": prepared.data.name},
+                files={TASK_FILE: best.note.text_of_file()},
+            )
+        state = self.trainer.state
+        update_run(settings.out, status=status, result={"dev": figures, "best_step": best.best_step, "score": score})
+        if status != "stopped":
+            shutil.rmtree(settings.out / CHECKPOINTS, ignore_errors=True)
+        notes = (*self.result.notes, *([self.trainer.stop_reason] if self.trainer.stop_reason else []))
+        return FinetuneResult(status, state.step, best.best_step, score, figures, notes, failed, seconds, state.tokens)
+
+
+def _current_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Facts of a state with the recipe's fields under their names of today."""
+    recipe = {current_name(FinetuneRecipe, name, value): value for name, value in facts["recipe"].items()}
+    return {**facts, "recipe": recipe}
+
+
+def _score_steps(recipe: FinetuneRecipe, epoch: int) -> int:
+    """Steps between scores: an epoch or less; one score is one at the end."""
+    assert recipe.steps is not None
+    return recipe.steps if recipe.scores == 1 else max(1, min(epoch, -(-recipe.steps // recipe.scores)))
+
+
+def _write_run(settings: FinetuneSettings, prepared: Prepared) -> None:
+    parents = [parent_of("start", Path(settings.model))] if Path(settings.model).is_dir() else []
+    asked = {
+        "model": settings.model,
+        "task": prepared.data.name,
+        "kind": prepared.data.kind,
+        "labels": list(prepared.data.labels),
+        "items": len(prepared.train),
+        "recipe": asdict(prepared.recipe),
+        "seed": settings.seed,
+        "device": settings.device,
+        "precision": settings.precision or "",
+    }
+    verb = "finetune"
+    if prepared.teaching is not None:
+        verb, parents = "distill", [*parents, *prepared.teaching.parents()]
+        asked["teaching"] = prepared.teaching.facts()
+    write_run(settings.out, verb, asked, parents=parents, status="running")
+
+
+@dataclass(frozen=True)
+class SeedsResult:
+    """What several seeds gave. ``spread`` is from the lowest to the highest score."""
+
+    metric: str
+    scores: tuple[float, ...]
+    median: float
+    lowest: float
+    highest: float
+    deviation: float
+    best: int  # the seed whose model was kept
+    collapsed: int  # attempts that collapsed and were started again
+    seconds: float
+
+    def describe(self) -> str:
+        """In a sentence."""
+        return (
+            f"{self.metric} of {len(self.scores)} seeds: median {self.median:.4f}, from {self.lowest:.4f} to "
+            f"{self.highest:.4f} (standard deviation {self.deviation:.4f}); the best is seed {self.best}"
+        )
+
+
+def finetune_seeds(settings: FinetuneSettings, data: TaskData, seeds: int) -> tuple[SeedsResult, list[FinetuneResult]]:
+    """Fine-tune with ``seeds`` seeds, one after the other; those already finished are not done again on resume."""
+    if seeds < 2:
+        raise InputError(f"seeds is {seeds} but must be 2 or more")
+    check_folder(settings.out, settings.resume)
+    settings.out.mkdir(parents=True, exist_ok=True)
+    results: list[FinetuneResult] = []
+    with RunLock(settings.out):
+        prepared = prepare(settings, data)
+        parents = [parent_of("start", Path(settings.model))] if Path(settings.model).is_dir() else []
+        asked = {"model": settings.model, "task": data.name, "seeds": seeds, "recipe": asdict(prepared.recipe)}
+        if not settings.resume:
+            write_run(settings.out, "finetune", asked, parents=parents, status="running")
+        for number in range(seeds):
+            seed = settings.seed + number
+            results.append(_one_seed(settings, data, prepared, seed))
+            if results[-1].status == "stopped":
+                raise InputError(f"stopped at seed {seed}; the same command with --resume continues")
+            log.info("seed %d: %s %.4f", seed, data.metrics[0], results[-1].score)
+        found = _summary(data.metrics[0], results, settings.seed)
+        _keep_best(settings.out, found)
+        figures = results[found.best - settings.seed].figures
+        update_run(settings.out, status="finished", result={**asdict(found), "dev": figures})
+    return found, results
+
+
+def _one_seed(settings: FinetuneSettings, data: TaskData, prepared: Prepared, seed: int) -> FinetuneResult:
+    """One seed's run, or what it gave where it is done."""
+    out = settings.out / f"seed-{seed}"
+    done = out / "result.json"
+    if settings.resume and done.is_file():
+        fields = json.loads(done.read_text(encoding="utf-8"))
+        return FinetuneResult(**{**fields, "notes": tuple(fields["notes"]), "attempts": tuple(fields["attempts"])})
+    resume = settings.resume and out.is_dir() and any(out.iterdir())
+    result = finetune(replace(settings, out=out, seed=seed, resume=resume), data, prepared)
+    if result.status != "stopped":
+        write_atomically(done, json.dumps(asdict(result), indent=2) + "\n")
+    return result
+
+
+def _summary(metric: str, results: list[FinetuneResult], first: int) -> SeedsResult:
+    scores = [result.score for result in results]
+    best = max(range(len(scores)), key=lambda number: scores[number])
+    return SeedsResult(
+        metric=metric,
+        scores=tuple(scores),
+        median=statistics.median(scores),
+        lowest=min(scores),
+        highest=max(scores),
+        deviation=statistics.stdev(scores),
+        best=first + best,
+        collapsed=sum(len(result.attempts) for result in results),
+        seconds=sum(result.seconds for result in results),
+    )
+
+
+def _keep_best(out: Path, found: SeedsResult) -> None:
+    """The best seed's model as the run's; those of the others go."""
+    write_atomically(out / SUMMARY, json.dumps(asdict(found), indent=2) + "\n")
+    for folder in sorted(out.glob("seed-*")):
+        model = folder / MODEL_FOLDER
+        if not model.is_dir():
+            continue
+        if folder.name == f"seed-{found.best}":
+            shutil.rmtree(out / MODEL_FOLDER, ignore_errors=True)
+            shutil.copytree(model, out / MODEL_FOLDER)
+        shutil.rmtree(model)
