@@ -1,4 +1,4 @@
-"""The pictures of what layers do, each with the sentence that says how to read it. Drawn on axes that others make."""
+"""The plots of what layers do, each with a sentence on how to read it. They are drawn on axes that the caller makes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 
 @dataclass(frozen=True)
 class Panel:
-    """One picture: a title, how to read it, and how to draw it. ``square`` ones are maps, the others curves."""
+    """One plot: a title, how to read it, and how to draw it. ``square`` ones are maps, the others curves."""
 
     title: str
     reading: str
@@ -25,13 +25,13 @@ class Panel:
 
 
 def panels(models: Sequence[ModelFigures], labels: Sequence[str]) -> list[Panel]:
-    """All pictures for these models, side by side in each."""
+    """All plots; each shows all models."""
     named = list(zip(labels, models, strict=True))
     curves: list[Panel] = [
         Panel(
             "Distance a layer moves a token",
             "L2 distance between a token's state before the layer and after it (ALBERT, figure 1). A smooth curve "
-            "means layers of like effect; a layer at 0 would do nothing.",
+            "means that layers have similar effects; a layer at 0 would do nothing.",
             partial(_curves, named, lambda one: one.distance, "L2 distance", 0.0),
         ),
         Panel(
@@ -41,14 +41,14 @@ def panels(models: Sequence[ModelFigures], labels: Sequence[str]) -> list[Panel]
         ),
         Panel(
             "[CLS] before and after a layer",
-            "Cosine between the state of [CLS] (the token that stands for the whole text) before the layer and after "
-            "it. The highest points change it least: `shrink --strategy contribution` drops those layers first.",
+            "Cosine between the state of [CLS] (the token that represents the whole text) before the layer and after "
+            "it. Layers with the highest values change it least: `shrink --strategy contribution` drops them first.",
             partial(_curves, named, lambda one: one.cls_cosine, "cosine", None),
         ),
         Panel(
-            "How widely a layer looks",
-            "Entropy of attention as a share of its most: 1 looks at all tokens of the text equally, 0 at one only. "
-            "Lines are the mean of all heads, small dots are single heads.",
+            "Attention entropy",
+            "Entropy of attention as a share of its maximum: 1 attends to all tokens of the text equally, 0 to one "
+            "only. Lines are the mean of all heads, small dots are single heads.",
             partial(_entropies, named),
         ),
     ]
@@ -57,9 +57,9 @@ def panels(models: Sequence[ModelFigures], labels: Sequence[str]) -> list[Panel]
         curves += _against(compared)
     return curves + [
         Panel(
-            f"Depths with like states: {label}",
+            f"Similarity of depths: {label}",
             "Linear CKA between the states of two depths (0 is the embeddings): 1 means that both place the same "
-            "tokens near each other. Bright squares are runs of layers that change little between them.",
+            "tokens near each other. Bright squares are consecutive layers with similar states.",
             partial(_similarity, model.similarity),
             square=True,
         )
@@ -71,14 +71,14 @@ def panels(models: Sequence[ModelFigures], labels: Sequence[str]) -> list[Panel]
 def _against(compared: Sequence[tuple[str, ModelFigures]]) -> list[Panel]:
     return [
         Panel(
-            "States, beside the model it came from",
+            "States, compared with the original model",
             "Cosine between the two models' states of the same token at each depth (0 is the embeddings); dashed for "
-            "[CLS]. Where the curve falls, training has changed what the model makes of a text.",
+            "[CLS]. Where the curve falls, training has changed the states.",
             partial(_against_states, compared),
         ),
         Panel(
-            "Weights, beside the model it came from",
-            "Length of the change of a layer's weights over the length of the old weights.",
+            "Weights, compared with the original model",
+            "L2 norm of the change of a layer's weights over the norm of the old weights.",
             partial(_against_weights, compared),
         ),
     ]
@@ -106,7 +106,7 @@ def _entropies(named: Sequence[tuple[str, ModelFigures]], axes: Axes) -> None:
             most = one.entropy / one.entropy_share if one.entropy_share else 1.0
             shares = [head / most for head in one.entropy_heads]
             axes.plot([one.layer] * len(shares), shares, ".", color=_colour(index), alpha=0.5, markersize=4)
-    _finish(axes, "layer", "share of the widest")
+    _finish(axes, "layer", "share of the maximum")
     axes.set_ylim(0, 1.02)
 
 
