@@ -38,6 +38,11 @@ def text_lines(sources: Sequence[str], most: int | None = None) -> Iterator[str]
     return islice(lines, most)
 
 
+def count_texts(sources: Sequence[str], most: int | None = None) -> int | None:
+    """The number of texts, to show progress; None for standard input, which can be read once only."""
+    return None if "-" in sources else sum(1 for _ in text_lines(sources, most))
+
+
 def first_tokens(texts: Iterator[str], tokenizer: Tokenizer, tokens: int) -> Iterator[str]:
     """Texts up to a total of ``tokens``."""
     for text in texts:

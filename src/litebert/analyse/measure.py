@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from litebert.analyse.inputs import Inputs, batches, text_lines, tokenizer_for
+from litebert.analyse.inputs import Inputs, batches, count_texts, text_lines, tokenizer_for
 from litebert.analyse.layer_statistics import (
     Mean,
     Similarity,
@@ -133,18 +133,13 @@ def _figures(name: str, loaded: Loaded, request: LayersRequest, other: Loaded | 
     return measure(
         name,
         encoder,
-        with_progress(inputs, name, _count_texts(request)),
+        with_progress(inputs, name, count_texts(request.text, request.most_texts)),
         other=None if other is None else other.network.encoder,
         other_name=request.against or "",
     )
 
 
-def _count_texts(request: LayersRequest) -> int | None:
-    """The number of texts, for progress; None for standard input, which can be read once only."""
-    return None if "-" in request.text else sum(1 for _ in text_lines(request.text, request.most_texts))
-
-
-def with_progress(inputs: Iterable[Inputs], name: str, total: int | None = None) -> Iterator[Inputs]:
+def with_progress(inputs: Iterable[Inputs], name: str, total: int | None) -> Iterator[Inputs]:
     """The same batches; where a person watches, it shows how many texts are done and the time left."""
     begun, done = time.monotonic(), 0
     with progress() as show:

@@ -69,7 +69,7 @@ def most_inputs(num_sentences: Any, num_tokens: Any, body: Any) -> Any:
 
 @numba.njit(cache=True, nogil=True)
 def _find_cut(word_starts: Any, start: Any, body: Any) -> Any:
-    """Where to cut a sentence that goes on beyond ``start + body``: before a word, unless one word is that long."""
+    """Where to cut a sentence that extends beyond ``start + body``: before a word, unless one word is that long."""
     for position in range(start + body, start, -1):
         if word_starts[position]:
             return position

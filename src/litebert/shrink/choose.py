@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from litebert.analyse.inputs import Inputs, batches, first_tokens, text_lines, tokenizer_for
+from litebert.analyse.inputs import Inputs, batches, count_texts, first_tokens, text_lines, tokenizer_for
 from litebert.analyse.layer_statistics import contribution
 from litebert.analyse.measure import with_progress
 from litebert.checkpoints.folder import Loaded
@@ -99,7 +99,8 @@ def choose(request: DropRequest, config: EncoderConfig, load: Callable[[], Loade
     lines = text_lines(request.text, request.most_texts)
     if strategy == "contribution":
         inputs = batches(lines, tokenizer, config, device=request.device)
-        cosines = contribution(loaded.network.encoder, with_progress(inputs, "contribution"))
+        total = count_texts(request.text, request.most_texts)
+        cosines = contribution(loaded.network.encoder, with_progress(inputs, "contribution", total))
         scores = [{"layer": layer, "cls_cosine": cosine} for layer, cosine in enumerate(cosines, start=1)]
         return _choice(strategy, drop_similar(cosines, count), depth, "mean [CLS] cosine, input to output", scores)
     sample = first_tokens(lines, tokenizer, GREEDY_TOKENS)
