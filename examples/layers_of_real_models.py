@@ -12,9 +12,9 @@ import torch
 from litebert.checkpoints.folder import load_model
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
-from litebert.shrink.choose import DropRequest, choose
-from litebert.shrink.drop import drop_layers
-from litebert.shrink.strategies import STRATEGIES
+from litebert.shrinking.choose import DropRequest, choose
+from litebert.shrinking.drop import drop_layers
+from litebert.shrinking.strategies import STRATEGIES
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.tokenizer_files import SMILES, pattern_tokenizer
 

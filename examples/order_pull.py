@@ -22,8 +22,8 @@ from litebert.corpus.settings import BatchSettings
 from litebert.corpus.store import Store
 from litebert.errors import InputError
 from litebert.nn.layout import Layout
-from litebert.pretrain.initial import check_vocabulary
-from litebert.pretrain.objective import LOGIT_CHUNK, Pretraining
+from litebert.pretraining.initial import check_vocabulary
+from litebert.pretraining.objective import LOGIT_CHUNK, Pretraining
 from litebert.text.tokenizer_files import read_tokenizer
 
 CPU = torch.device("cpu")

@@ -24,8 +24,8 @@ from litebert.corpus.store import Store
 from litebert.nn.config import preset_config
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network, pretraining_network
-from litebert.pretrain.initial import set_initial_values
-from litebert.pretrain.recipe import read_recipe
+from litebert.pretraining.initial import set_initial_values
+from litebert.pretraining.recipe import read_recipe
 from litebert.runs import read_run
 
 LENGTH = 128

@@ -1,16 +1,34 @@
 """litebert: train, fine-tune, shrink and ship BERT-class text encoders with little compute.
 
-``import litebert`` is light; torch is imported when a model is loaded.
+``load`` a model, or make one: ``train_tokenizer``, ``build_corpus``, ``pretrain``, ``finetune``, ``distill``,
+``shrink``. ``plan`` says what a run costs before it starts. Light to import: torch is imported when it is needed.
 """
 
 from typing import TYPE_CHECKING, Any
 
+from litebert.api import build_corpus, distill, exits, finetune, layers, plan, pretrain, shrink, train_tokenizer
+from litebert.errors import InputError
 from litebert.version import __version__
 
 if TYPE_CHECKING:
     from litebert.model import Model, Prediction, load
 
-__all__ = ["Model", "Prediction", "__version__", "load"]
+__all__ = [
+    "InputError",
+    "Model",
+    "Prediction",
+    "__version__",
+    "build_corpus",
+    "distill",
+    "exits",
+    "finetune",
+    "layers",
+    "load",
+    "plan",
+    "pretrain",
+    "shrink",
+    "train_tokenizer",
+]
 
 
 def __getattr__(name: str) -> Any:

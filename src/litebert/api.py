@@ -19,13 +19,18 @@ from litebert.parameters import Fields, Param, PathLike, Table, checked, field_w
 if TYPE_CHECKING:
     from litebert.analyse.measure import ModelFigures
     from litebert.checkpoints.folder import Loaded
+    from litebert.corpus.look import Look
     from litebert.corpus.store import Store
-    from litebert.distill.teacher import Teacher
+    from litebert.distillation.teacher import Teacher
+    from litebert.early_exits.run import ExitReport
     from litebert.model import Model
+    from litebert.planning.plan import Plan
+    from litebert.pretraining.held_out import DepthScore
     from litebert.report import Report
     from litebert.runs import RunInfo
-    from litebert.shrink.model import DropReport
-    from litebert.shrink.search import TaskReport
+    from litebert.shrinking.model import DropReport
+    from litebert.shrinking.search import TaskReport
+    from litebert.tasks.evaluate import Evaluation
     from litebert.tasks.examples import TaskData
     from litebert.text.tokenizer import Tokenizer
 
@@ -232,8 +237,8 @@ def pretrain(
     import tempfile
     from contextlib import nullcontext
 
-    from litebert.pretrain.run import bound_from, settings_from
-    from litebert.pretrain.run import pretrain as run
+    from litebert.pretraining.run import bound_from, settings_from
+    from litebert.pretraining.run import pretrain as run
     from litebert.train.parallel import end_rank
     from litebert.train.settings import Bound
 
@@ -307,9 +312,9 @@ def distill(
     """Train a small model to answer as a fine-tuned one does."""
     if (student is None) == (keep is None and drop is None):
         raise InputError("name a student (a preset or a folder), or choose layers of the teacher with keep or drop")
-    from litebert.distill.run import distill as run
-    from litebert.distill.settings import DistillSettings, parse_states
-    from litebert.distill.teacher import load_teacher, read_for
+    from litebert.distillation.run import distill as run
+    from litebert.distillation.settings import DistillSettings, parse_states
+    from litebert.distillation.teacher import load_teacher, read_for
     from litebert.tasks.prepare import FinetuneSettings
     from litebert.tasks.recipes import read_finetune_recipe
 
@@ -349,16 +354,16 @@ def _student(
     seed: int,
 ) -> "Loaded":
     """A preset, a folder, or layers of the teacher (as DistilBERT begins)."""
-    from litebert.distill.student import load_student
+    from litebert.distillation.student import load_student
 
     if student is not None:
         if strategy is not None:
             raise InputError("strategy chooses among the teacher's layers: it goes with drop, not with a student")
         return load_student(student, fields, teacher, seed)
     from litebert.checkpoints.folder import Loaded
-    from litebert.shrink.choose import DropRequest, choose
-    from litebert.shrink.drop import drop_layers
-    from litebert.shrink.strategies import NEEDS_TEXT
+    from litebert.shrinking.choose import DropRequest, choose
+    from litebert.shrinking.drop import drop_layers
+    from litebert.shrinking.strategies import NEEDS_TEXT
 
     if fields:
         raise InputError(f"student.{fields[0]} changes a preset; this student is made of the teacher's layers")
@@ -432,10 +437,10 @@ def shrink(
     if drop is not None or keep is not None or dry_run or texts:
         raise InputError("with a tolerance, leave out drop, keep, texts and dry_run")
     from litebert.config import parse_share
-    from litebert.distill.settings import DistillSettings
-    from litebert.shrink.search import shrink_for_task
-    from litebert.shrink.strategies import parse_strategy
-    from litebert.shrink.tuning import USUAL, DropSchedule, parse_when
+    from litebert.distillation.settings import DistillSettings
+    from litebert.shrinking.search import shrink_for_task
+    from litebert.shrinking.strategies import parse_strategy
+    from litebert.shrinking.tuning import USUAL, DropSchedule, parse_when
     from litebert.tasks.prepare import FinetuneSettings
     from litebert.tasks.recipes import read_finetune_recipe
 
@@ -459,7 +464,7 @@ def shrink(
     )
     from litebert.report import to_html
     from litebert.runs import write_atomically
-    from litebert.shrink.found_report import found_report
+    from litebert.shrinking.found_report import found_report
 
     write_atomically(Path(out) / "found.html", to_html(found_report(found)))
     return replace(found, output=str(out))
@@ -483,8 +488,8 @@ def _drop_by_number(
     for path in texts:
         if path.isdecimal():
             raise InputError(f"texts is '{path}' but must name files; to use only some of their texts, use max_texts")
-    from litebert.shrink.choose import DropRequest, check_request
-    from litebert.shrink.model import shrink_model
+    from litebert.shrinking.choose import DropRequest, check_request
+    from litebert.shrinking.model import shrink_model
 
     request = DropRequest(
         keep=keep,
@@ -716,7 +721,7 @@ def config(
 
         encoder = model_config(model, words).encoder
     elif name in recipes:
-        from litebert.pretrain.recipe import read_recipe
+        from litebert.pretraining.recipe import read_recipe
 
         return dataclasses.asdict(read_recipe(name, words))
     elif name not in presets and os.sep not in name:
@@ -756,3 +761,252 @@ def card(
     from litebert.card import short_card
 
     return short_card(Path(model), name)
+
+
+@checked
+def evaluate(
+    model: Annotated[
+        PathLike | None, Param("A fine-tuned model, or with corpus a pretrained one.", positional=True)
+    ] = None,
+    data: Data = None,
+    *,
+    task: Task = None,
+    text: Text = None,
+    label: Label = None,
+    kind: Kind = None,
+    split: Annotated[str | None, Param("What to score: dev (default), test, train, or a part such as matched.")] = None,
+    predictions: Annotated[
+        PathLike | None, Param("Score this file instead of a model: TSV, JSON lines or SQuAD's JSON.")
+    ] = None,
+    depths: Annotated[
+        str | Sequence[int] | None, Param("Also score at these depths: 2,4,6 or all.", metavar="N,N,...")
+    ] = None,
+    corpus: Annotated[
+        PathLike | None, Param("Score masked words and sentence order on the held-out text of this token store.")
+    ] = None,
+    length: Annotated[int | None, Param("With corpus: longest input (default: the model's longest).", low=4)] = None,
+    order: Annotated[
+        Literal["sop", "nsp"] | None,
+        Param("With corpus: sop (which text comes first, the default) or nsp (does the second follow)."),
+    ] = None,
+    tokens: Annotated[
+        int | None, Param("With corpus: how much text (default: 65,536 tokens; a million on a GPU).", low=1)
+    ] = None,
+    from_hub: Annotated[bool, Param("Read the task through the datasets library.")] = False,
+    device: Device = "auto",
+) -> "Evaluation | HeldOutScores":
+    """Score a model, or a file of predictions, on a task or your own data; or a model on the text of a store."""
+    if (model is None) == (predictions is None):
+        raise InputError("give either a model or predictions to evaluate")
+    if corpus is not None:
+        if model is None or task or data is not None:
+            raise InputError("corpus cannot be combined with task, data or predictions")
+        return _evaluate_on_text(model, corpus, length, order or "sop", tokens, depths, device)
+    if not (length is None and order is None and tokens is None):
+        raise InputError("length, order and tokens go with corpus")
+    if predictions is not None:
+        if depths:
+            raise InputError("depths needs a model; a file of predictions has only one depth")
+        from litebert.tasks.evaluate import evaluate_file
+        from litebert.tasks.sources import read_task
+
+        read = read_task(task, data, text=text, label=label, kind=kind, from_hub=from_hub, whole=True)
+        return evaluate_file(read, Path(predictions), split=split)
+    from litebert.model import load
+
+    assert model is not None
+    loaded = load(model, device=device)
+    chosen = _depths(depths, loaded.config.num_layers)
+    return loaded.evaluate(
+        data, task=task, text=text, label=label, kind=kind, split=split, depths=chosen, from_hub=from_hub
+    )
+
+
+def _depths(depths: str | Sequence[int] | None, most: int) -> list[int]:
+    """The depths to score at, checked."""
+    if not depths:
+        return []
+    if depths == "all":
+        return list(range(1, most + 1))
+    try:
+        chosen = sorted({int(one) for one in (depths.split(",") if isinstance(depths, str) else depths)})
+    except ValueError:
+        raise InputError(
+            f"depths is '{depths}' but must be numbers such as 2,4,6, or all", parameter="depths"
+        ) from None
+    if chosen[0] < 1 or chosen[-1] > most:
+        raise InputError(f"depths is '{depths}' but the model has depths 1 to {most}", parameter="depths")
+    return chosen
+
+
+@dataclass(frozen=True)
+class HeldOutScores:
+    """How a pretrained model does on held-out text: masked words and sentence order, by depth."""
+
+    model: str
+    corpus: str
+    tokens: int
+    length: int
+    order: str
+    depths: "list[DepthScore]"
+
+
+def _evaluate_on_text(
+    model: PathLike,
+    corpus: PathLike,
+    length: int | None,
+    order: Literal["sop", "nsp"],
+    tokens: int | None,
+    depths: str | Sequence[int] | None,
+    device: str,
+) -> HeldOutScores:
+    import torch
+
+    from litebert.checkpoints.folder import load_model
+    from litebert.corpus.store import Store
+    from litebert.pretraining.held_out import held_out_settings, score_depths, scored_tokens
+    from litebert.pretraining.initial import check_vocabulary
+    from litebert.terminal import progress
+    from litebert.text.tokenizer_files import read_tokenizer
+
+    loaded, store, where = load_model(model), Store.open(Path(corpus)), torch.device(_device(device))
+    encoder = loaded.network.config.encoder
+    if "masked_lm" not in loaded.network.heads:
+        raise InputError(f"{model} has no masked-LM head to score; name a pretrained model")
+    check_vocabulary(loaded.tokenizer, read_tokenizer(store.tokenizer_folder, encoder.family), str(model), str(corpus))
+    if length is not None and length > encoder.max_positions:
+        raise InputError(f"length is {length} but {model} has {encoder.max_positions} positions", parameter="length")
+    longest = length or min(512, encoder.max_positions)
+    chosen = _depths(depths, encoder.num_layers)
+    with progress() as show:
+        found = score_depths(loaded.network, store, chosen, longest, order, tokens or 0, where, show)
+    scored = scored_tokens(store, held_out_settings(store, longest, order), where, tokens or 0)
+    return HeldOutScores(str(model), Path(corpus).name, scored, longest, order, found)
+
+
+@checked
+def exits(
+    model: Annotated[PathLike, Param("A fine-tuned model.", positional=True)],
+    data: Data = None,
+    *,
+    out: Annotated[PathLike, Param("The folder for the report and the heads.", short="o")] = "exits",
+    task: Task = None,
+    text: Text = None,
+    label: Label = None,
+    dev: Dev = None,
+    items: Annotated[int, Param("Most training items that the heads learn from.", low=2)] = 10_000,
+    device: Device = "auto",
+) -> "ExitReport":
+    """Score a fine-tuned model at every depth with small heads, and with rules that exit early."""
+    folder = Path(out)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"out is {out}, a file; name a folder for the report", parameter="out")
+    from litebert.distillation.teacher import read_for
+    from litebert.early_exits.report import save_exits
+    from litebert.early_exits.run import measure_exits
+    from litebert.model import load
+
+    loaded = load(model, device=device)
+    if loaded.task is None:
+        raise InputError(f"{model} has no head for a task; fine-tune it first")
+    read = read_for(loaded.task, task, data, text, label, dev)
+    report, heads = measure_exits(loaded, read, most=items)
+    save_exits(folder, report, heads, {"model": str(model), "task": read.name, "items": items})
+    return report
+
+
+@checked
+def look_corpus(
+    store: Annotated[PathLike, Param("Folder of the token store.", positional=True)],
+    *,
+    length: Annotated[int, Param("Most tokens in an input.", low=4)] = 512,
+    batch_tokens: Annotated[int, Param("Most tokens in a batch.", low=8)] = 8192,
+    order: Annotated[Literal["sop", "nsp", "none"], Param("Task for sentence pairs: sop, nsp or none.")] = "sop",
+    masking: Annotated[Literal["ngram", "whole-word", "plain"], Param("ngram, whole-word or plain.")] = "ngram",
+    mask_rate: Annotated[float, Param("Share of the tokens to predict.", low=0.001, high=0.999)] = 0.15,
+    edges: Annotated[
+        Literal["masking", "pairs"], Param("With sop: use the edges of documents for masking only, or for pairs, too.")
+    ] = "masking",
+    split: Annotated[Literal["train", "held_out"], Param("train or held_out.")] = "train",
+    seed: Annotated[int, Param("Seed of the draws.", low=0)] = 0,
+    epoch: Annotated[int, Param("The epoch to look at.", low=0)] = 0,
+    examples: Annotated[int, Param("Number of inputs to show.", low=0, high=10_000)] = 3,
+    partial: Annotated[bool, Param("Accept a store whose build is not finished.")] = False,
+) -> "Look":
+    """Look into a store and its batches: counts, masks, labels, examples (leaks: litebert-lab leaks STORE)."""
+    from litebert.corpus.look import look
+    from litebert.corpus.settings import BatchSettings
+    from litebert.corpus.store import Store
+    from litebert.terminal import progress
+
+    asked = BatchSettings(
+        length=length, budget=batch_tokens, order=order, masking=masking, edges=edges, rate=mask_rate, seed=seed
+    )
+    opened = Store.open(Path(store), partial=partial)
+    with progress() as say:
+        return look(opened, asked, split=split, epoch=epoch, num_examples=examples, say=say)
+
+
+@checked
+def verify_corpus(
+    store: Annotated[PathLike, Param("Folder of the token store.", positional=True)],
+    *,
+    partial: Annotated[bool, Param("Accept a store whose build is not finished.")] = False,
+) -> "Store":
+    """Read every byte of a store and compare it with the checksums; a damaged shard is an error that names it."""
+    from litebert.corpus.store import Store
+
+    opened = Store.open(Path(store), partial=partial)
+    opened.verify()
+    return opened
+
+
+@checked
+def plan(
+    models: Annotated[Sequence[str] | str, Param("Presets or model folders.", positional=True, metavar="MODEL...")],
+    *,
+    device: Annotated[str, Param("auto (this machine, measured), h200, a100, t4 or cpu.")] = "auto",
+    purpose: Annotated[Literal["infer", "finetune", "pretrain"], Param("What for.", option="for")] = "pretrain",
+    tokens: Annotated[int | None, Param("Tokens in a batch (default: 16,384 on a GPU, 4,096 on a CPU).", low=1)] = None,
+    length: Annotated[int | None, Param("Tokens in a sequence (default: 512).", low=1)] = None,
+    mixed: Annotated[bool, Param("Sequences of mixed lengths, up to length.")] = False,
+    precision: Annotated[
+        Literal["fp32", "bf16", "fp16"] | None, Param("fp32, bf16 or fp16 (default: half on a GPU, fp32 on a CPU).")
+    ] = None,
+    optimiser: Annotated[Literal["adamw", "lamb", "muon", "sgd"], Param("adamw, lamb, muon or sgd.")] = "adamw",
+    checkpointing: Annotated[bool, Param("Recompute activations instead of keeping them.")] = False,
+    compile: Annotated[bool, Param("With torch.compile.")] = False,
+    budget: Annotated[str | None, Param("Time you have, such as 2h: how far does it get?", metavar="TIME")] = None,
+    corpus_tokens: Annotated[float | None, Param("Tokens in your corpus: how many epochs?", low=1)] = None,
+    measure: Annotated[bool, Param("Time real pretraining steps on this machine.")] = False,
+    steps: Annotated[int, Param("Number of steps to time with measure.", low=1, high=100_000)] = 3,
+    settings: Annotated[Fields | None, Param("Fields of the model to change: share=attention.")] = None,
+) -> "Plan | list[Plan]":
+    """Parameters, arithmetic, memory and time of models before anything is run: a plan for each."""
+    from litebert.planning.plan import make_plan
+
+    names = [models] if isinstance(models, str) else [name for name in models if "=" not in name]
+    words = [*field_words(settings), *(name for name in models if "=" in name and not isinstance(models, str))]
+    if not names:
+        raise InputError("models is missing; name a preset such as albert-base", parameter="models")
+    found = [
+        make_plan(
+            name,
+            overrides=words,
+            device=device,
+            purpose=purpose,
+            tokens=tokens,
+            length=length,
+            mixed=mixed,
+            precision=precision,
+            optimiser=optimiser,
+            checkpointing=checkpointing,
+            compiled=compile,
+            budget=budget,
+            corpus_tokens=corpus_tokens,
+            measure=measure,
+            steps=steps,
+        )
+        for name in names
+    ]
+    return found[0] if isinstance(models, str) else found

@@ -12,7 +12,7 @@ from typing import Any
 from litebert.checkpoints.folder import model_config, model_folder
 from litebert.checkpoints.huggingface import is_native
 from litebert.errors import InputError
-from litebert.plan.count import count_parameters
+from litebert.planning.count import count_parameters
 from litebert.report import Item, Report, Section, Table, note
 from litebert.runs import RunInfo, read_run
 

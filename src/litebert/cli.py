@@ -1,27 +1,25 @@
-"""The command line. It imports nothing heavy: each verb imports what it needs when it runs.
+"""The command line: each command is a public function and a way to print its result.
 
-A room with several verbs keeps them in its own ``verb.py`` (light at import, too) and is mounted here.
+Options come from the functions' signatures (``commands/from_signature.py``). Nothing heavy is imported until a command
+runs.
 """
 
 import sys
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 from litebert import api
+from litebert.commands.answers import show_evaluation, show_exits, show_look, show_plans, show_verified
+from litebert.commands.fill import fill, order
 from litebert.commands.from_signature import add_command, as_option
 from litebert.commands.models import show_card, show_config, show_converted, show_models, show_runs
+from litebert.commands.predict import predict
 from litebert.commands.smaller import show_layers, show_shrunk
+from litebert.commands.tokenizer import fertility, try_tokenizer
 from litebert.commands.training import show_distill, show_finetune, show_pretrain, show_store, show_tokenizer
-from litebert.corpus.verb import app as corpus_app
 from litebert.errors import InputError
-from litebert.exits.verb import exits
-from litebert.fill_verb import fill, order
-from litebert.plan.verb import plan
-from litebert.tasks.evaluate_verb import evaluate
-from litebert.tasks.predict_verb import predict
-from litebert.text.verb import app as tokenizer_app
 
 TEXT, TASKS, SMALLER, MODELS = (
     "From text to a model",
@@ -29,34 +27,21 @@ TEXT, TASKS, SMALLER, MODELS = (
     "Smaller models",
     "Models and their files",
 )
+OUTPUT = {"--output": "--out"}  # options that were renamed keep their old names for one release
+HELD_OUT = {"--hold-out": "--held-out"}
 
 
 class InOrder(TyperGroup):
-    """Verbs in the order in which a person comes to need them; left alone, groups of verbs would come last."""
+    """Commands in the order in which a person comes to need them; by default, groups would come last."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names, those of the first panel first."""
-        first = ("ls", "plan", "tokenizer", "corpus", "pretrain", "runs")
+        first = ("ls", "plan", "tokenizer", "corpus", "pretrain")
         return [*first, *(name for name in super().list_commands(ctx) if name not in first)]
 
 
-class WithFields(TyperCommand):
-    """A verb that takes ``field=value`` words: who writes ``--epochs 3`` is told to write ``epochs=3``."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """The words of the command line, taken apart."""
-        try:
-            return super().parse_args(ctx, args)
-        except Exception as error:  # typer has an error class of its own for this, in a place that moves
-            option = getattr(error, "option_name", None)
-            if option is None or type(error).__name__ != "NoSuchOption":
-                raise
-            near = " or ".join(getattr(error, "possibilities", None) or ())
-            field = option.lstrip("-").replace("-", "_")
-            raise InputError(
-                f"there is no option {option}{f' (but {near})' if near else ''}; a field is written as a word: "
-                f"{field}=VALUE"
-            ) from None
+def _nothing(result: None) -> None:
+    """For commands that print as they go."""
 
 
 app = typer.Typer(
@@ -67,33 +52,35 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command(rich_help_panel=TEXT)(plan)
-add_command(app, api.models, show_models, name="ls", panel=TEXT)
-add_command(app, api.config, show_config, name="show", panel=MODELS)
-add_command(app, api.convert, show_converted, panel=MODELS)
-add_command(app, api.card, show_card, panel=MODELS)
-OUTPUT = {"--output": "--out"}
-add_command(corpus_app, api.build_corpus, show_store, name="build", renamed=OUTPUT)
+tokenizer = typer.Typer(help="Train a tokenizer, try one, compare some.", no_args_is_help=True)
+add_command(tokenizer, api.train_tokenizer, show_tokenizer, name="train", renamed=OUTPUT | HELD_OUT)
+add_command(tokenizer, try_tokenizer, _nothing, name="try")
+add_command(tokenizer, fertility, _nothing, renamed=HELD_OUT)
+corpus = typer.Typer(help="Build a token store from raw text and look into one.", no_args_is_help=True)
+add_command(corpus, api.build_corpus, show_store, name="build", renamed=OUTPUT)
 add_command(
-    tokenizer_app,
-    api.train_tokenizer,
-    show_tokenizer,
-    name="train",
-    renamed={"--output": "--out", "--hold-out": "--held-out"},
+    corpus, api.look_corpus, show_look, name="look", renamed={"--budget": "--batch-tokens", "--rate": "--mask-rate"}
 )
-app.add_typer(tokenizer_app, name="tokenizer", rich_help_panel=TEXT)
-app.add_typer(corpus_app, name="corpus", rich_help_panel=TEXT)
+add_command(corpus, api.verify_corpus, show_verified, name="verify")
+
+add_command(app, api.models, show_models, name="ls", panel=TEXT)
+add_command(app, api.plan, show_plans, panel=TEXT)
+app.add_typer(tokenizer, name="tokenizer", rich_help_panel=TEXT)
+app.add_typer(corpus, name="corpus", rich_help_panel=TEXT)
 add_command(app, api.pretrain, show_pretrain, panel=TEXT)
 add_command(app, api.list_runs, show_runs, name="runs", panel=TEXT)
 add_command(app, api.finetune, show_finetune, panel=TASKS, renamed={"--settings": "--recipe"})
-app.command(rich_help_panel=TASKS)(evaluate)
-app.command(rich_help_panel=TASKS)(predict)
-app.command(rich_help_panel=TASKS)(fill)
-app.command(rich_help_panel=TASKS)(order)
-add_command(app, api.shrink, show_shrunk, panel=SMALLER, renamed={"--output": "--out", "--columns": "--text"})
+add_command(app, api.evaluate, show_evaluation, panel=TASKS)
+add_command(app, predict, _nothing, panel=TASKS)
+add_command(app, fill, _nothing, panel=TASKS)
+add_command(app, order, _nothing, panel=TASKS)
+add_command(app, api.shrink, show_shrunk, panel=SMALLER, renamed=OUTPUT | {"--columns": "--text"})
 add_command(app, api.distill, show_distill, panel=SMALLER, renamed=OUTPUT)
-app.command(rich_help_panel=SMALLER)(exits)
+add_command(app, api.exits, show_exits, panel=SMALLER, renamed=OUTPUT)
 add_command(app, api.layers, show_layers, panel=SMALLER, renamed={"--text": "--texts"})
+add_command(app, api.config, show_config, name="show", panel=MODELS)
+add_command(app, api.convert, show_converted, panel=MODELS)
+add_command(app, api.card, show_card, panel=MODELS)
 
 
 def _moved(name: str) -> None:
@@ -110,7 +97,7 @@ for _name in ("bench", "study"):
     _moved(_name)
 
 
-def _say_version(asked: bool) -> None:
+def _print_version(asked: bool) -> None:
     if asked:
         from litebert.version import __version__
 
@@ -121,21 +108,29 @@ def _say_version(asked: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and exit.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Options of litebert itself."""
 
 
 def main() -> None:
-    """Run a verb; a mistake of the user's becomes one sentence on standard error and exit code 2."""
+    """Run a command; a mistake of the user's becomes one sentence on standard error and exit code 2."""
+    run(app)
+
+
+def run(commands: typer.Typer) -> None:
+    """Run a command line with the messages and exit codes of litebert."""
     from litebert.terminal import log_to_terminal
 
     log_to_terminal()
     try:
-        app()
+        commands()
     except InputError as error:
         fail(as_option(error))
+    except KeyboardInterrupt:
+        print("litebert: stopped", file=sys.stderr)
+        sys.exit(130)
     except BrokenPipeError:
         sys.exit(141)
     except OSError as error:
@@ -143,6 +138,6 @@ def main() -> None:
 
 
 def fail(sentence: str) -> None:
-    """Say what is wrong and leave with exit code 2."""
+    """Print what is wrong and exit with code 2."""
     print(f"litebert: {sentence}", file=sys.stderr)
     sys.exit(2)

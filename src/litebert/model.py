@@ -27,6 +27,7 @@ from litebert.nn.layout import Layout
 from litebert.nn.network import Network
 from litebert.pooling import SentenceSettings, check_pooling, pool, read_sentence_settings
 from litebert.tasks.batches import token_batches
+from litebert.tasks.columns import Names
 from litebert.tasks.evaluate import Evaluation, evaluate_model, in_order_of
 from litebert.tasks.examples import Item, ItemPrediction, Prediction, TaskSpec
 from litebert.tasks.kinds import KINDS
@@ -236,11 +237,13 @@ class Model:
         data: Any,
         *,
         task: str | None = None,
-        text: str | None = None,
-        label: str | None = None,
+        text: Names = None,
+        label: Names = None,
+        kind: str | None = None,
         split: str | None = None,
         depth: int | None = None,
         depths: Sequence[int] = (),
+        from_hub: bool = False,
         progress: bool | None = None,
     ) -> Evaluation:
         """The official metrics of the task on data: ``scores``, and ``per_label``, ``confusion``, ``hardest``.
@@ -253,11 +256,12 @@ class Model:
         columns = own and not isinstance(data, list | tuple)  # rows without names have no columns to look for
         read = read_task(
             task,
-            Path(data) if isinstance(data, str) else data,
-            text=text or (",".join(spec.text) or None if columns else None),
+            data,
+            text=text or (spec.text if columns else None),
             label=label or (spec.label or None if columns else None),
-            kind=spec.kind if own else None,
+            kind=kind or (spec.kind if own else None),
             labels=spec.labels if own else None,
+            from_hub=from_hub,
             whole=True,
         )
         check_fits(spec, read, self.name)
@@ -403,8 +407,8 @@ class Model:
 
         Strategies are top (the default), bottom, even, odd and symmetric. Weights that stay are shared, not copied.
         """
-        from litebert.shrink.drop import drop_layers
-        from litebert.shrink.strategies import NEEDS_TEXT, drop_fixed, kept_of, parse_strategy
+        from litebert.shrinking.drop import drop_layers
+        from litebert.shrinking.strategies import NEEDS_TEXT, drop_fixed, kept_of, parse_strategy
 
         deepest = self.config.num_layers
         if (layers is None) == (count is None):
@@ -466,7 +470,7 @@ class Model:
         """
         network = self.network
         if self.depth is not None and self.depth < self.config.num_layers:
-            from litebert.shrink.drop import drop_layers
+            from litebert.shrinking.drop import drop_layers
 
             network = drop_layers(network, range(1, self.depth + 1))
         files = {TASK_FILE: self.task.text_of_file()} if self.task else {}

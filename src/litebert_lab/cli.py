@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from litebert.cli import WithFields
+from litebert.commands.from_signature import SignatureCommand
 from litebert.errors import InputError
 from litebert_lab.bench.verb import app as bench_app
 from litebert_lab.card.verb import card
@@ -21,8 +21,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(bench_app, name="bench")
-app.command(cls=WithFields)(study)
-app.command(cls=WithFields)(compare)
+app.command(cls=SignatureCommand)(study)
+app.command(cls=SignatureCommand)(compare)
 app.command()(card)
 
 

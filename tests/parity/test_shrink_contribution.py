@@ -9,7 +9,7 @@ from litebert.analyse.inputs import Inputs
 from litebert.analyse.layer_statistics import attention_weights, contribution
 from litebert.checkpoints.folder import load_model
 from litebert.nn.layout import Layout
-from litebert.shrink.strategies import drop_similar
+from litebert.shrinking.strategies import drop_similar
 
 FAMILIES = ["albert", "bert", "roberta", "distilbert", "xlnet"]
 LENGTHS = [[5, 9], [17, 3, 3], [30]]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from toy_pretraining import settings, weights
 
-from litebert.pretrain.run import pretrain
+from litebert.pretraining.run import pretrain
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "order_pull.py"
 

@@ -13,8 +13,8 @@ import litebert
 from litebert.checkpoints.training import load_state, save_state, saved_states
 from litebert.corpus.build import BuildSettings, build_store
 from litebert.errors import InputError
-from litebert.pretrain.recipe import Recipe
-from litebert.pretrain.run import pretrain
+from litebert.pretraining.recipe import Recipe
+from litebert.pretraining.run import pretrain
 from litebert.train.metrics import read_metrics
 from litebert.train.objective import Learner
 from litebert.train.settings import Bound

@@ -7,7 +7,7 @@ import torch
 from toy_pretraining import settings, weights
 
 from litebert.checkpoints.training import saved_states
-from litebert.pretrain.run import pretrain
+from litebert.pretraining.run import pretrain
 from litebert.train.metrics import read_metrics
 from litebert.train.settings import Bound
 

@@ -3,7 +3,7 @@
 import pytest
 from toy_pretraining import lose_everything_once, settings
 
-from litebert.pretrain.run import pretrain
+from litebert.pretraining.run import pretrain
 from litebert.runs import read_run
 from litebert.train.metrics import read_metrics
 from litebert.train.objective import Learner

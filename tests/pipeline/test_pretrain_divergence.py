@@ -8,7 +8,7 @@ import torch
 from toy_pretraining import lose_everything_once, settings, weights
 
 from litebert.checkpoints.training import load_state, saved_states
-from litebert.pretrain.run import pretrain
+from litebert.pretraining.run import pretrain
 from litebert.runs import read_run
 from litebert.train.objective import Stage
 from litebert.train.settings import Bound

@@ -12,7 +12,7 @@ import toy_pretraining
 from toy_pretraining import settings, weights
 
 from litebert.checkpoints.training import saved_states
-from litebert.pretrain.run import pretrain
+from litebert.pretraining.run import pretrain
 from litebert.train.metrics import read_metrics
 from litebert.train.settings import Bound
 
@@ -21,7 +21,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {toys!r})
 import toy_pretraining as toy
-from litebert.pretrain.run import pretrain
+from litebert.pretraining.run import pretrain
 from litebert.train.parallel import end_rank
 how = dict(recipe={recipe!r}, sharded={sharded}, save_steps=6, bound=toy.{bound})
 settings = toy.settings(Path({store!r}), Path({out!r}), **how)

@@ -9,7 +9,7 @@ import pytest
 
 from litebert.analyse.layer_statistics import contribution
 from litebert.checkpoints.folder import save_model
-from litebert.shrink.tuning import packed
+from litebert.shrinking.tuning import packed
 from litebert.tasks.kinds import KINDS
 from litebert.tasks.predicting import TASK_FILE, load_predictor
 from litebert.tasks.sources import read_task

@@ -7,8 +7,8 @@ import pytest
 
 from litebert.corpus.build import BuildSettings, build_store
 from litebert.corpus.store import Store, unigram_entropy
-from litebert.pretrain.recipe import read_recipe
-from litebert.pretrain.run import PretrainSettings, pretrain
+from litebert.pretraining.recipe import read_recipe
+from litebert.pretraining.run import PretrainSettings, pretrain
 from litebert.text.train import TrainSettings, train_tokenizer
 from litebert.train.settings import Bound
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 import transformers
 
-from litebert.shrink.choose import DropRequest
-from litebert.shrink.model import shrink_model
+from litebert.shrinking.choose import DropRequest
+from litebert.shrinking.model import shrink_model
 from litebert.text.tokenizer_files import SMILES, pattern_tokenizer
 
 pytestmark = pytest.mark.weights

@@ -5,8 +5,8 @@ from pathlib import Path
 import torch
 
 import litebert
-from litebert.pretrain.recipe import read_recipe
-from litebert.pretrain.run import PretrainSettings
+from litebert.pretraining.recipe import read_recipe
+from litebert.pretraining.run import PretrainSettings
 from litebert.train.objective import Learner
 from litebert.train.settings import Bound
 

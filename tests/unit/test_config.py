@@ -6,7 +6,7 @@ import pytest
 
 from litebert.config import build, changed, field_names, flat, merged, nested, value_of
 from litebert.errors import InputError
-from litebert.pretrain.recipe import Recipe, read_recipe
+from litebert.pretraining.recipe import Recipe, read_recipe
 from litebert.tasks.recipes import FinetuneRecipe, read_finetune_recipe
 
 

@@ -8,7 +8,7 @@ A command is a function and a ``show`` that prints the result; keyword-only para
 import inspect
 import logging
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 from typer.core import TyperCommand
@@ -58,8 +58,8 @@ def add_command(
 class SignatureCommand(TyperCommand):
     """A command that still understands renamed options, and takes fields of a recipe as options, too."""
 
-    renamed: dict[str, str]
-    takes_settings: bool
+    renamed: ClassVar[Mapping[str, str]] = {}
+    takes_settings: ClassVar[bool] = True
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Rewrite old and unknown options, then parse as usual."""

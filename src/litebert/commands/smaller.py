@@ -10,15 +10,15 @@ from litebert.parameters import Param
 
 if TYPE_CHECKING:
     from litebert.analyse.measure import ModelFigures
-    from litebert.shrink.model import DropReport
-    from litebert.shrink.search import TaskReport
+    from litebert.shrinking.model import DropReport
+    from litebert.shrinking.search import TaskReport
 
 AsJson = Annotated[bool, Param("Print JSON.", option="json")]
 
 
 def show_shrunk(found: "DropReport | TaskReport", *, as_json: AsJson = False) -> None:
     """What was dropped and what it cost."""
-    from litebert.shrink.model import DropReport, report_lines
+    from litebert.shrinking.model import DropReport, report_lines
 
     if isinstance(found, DropReport):
         if as_json:
@@ -31,7 +31,7 @@ def show_shrunk(found: "DropReport | TaskReport", *, as_json: AsJson = False) ->
             typer.echo(f"wrote {found.output}, which litebert {readers}")
         return
     from litebert.report import print_report, to_json
-    from litebert.shrink.found_report import found_report
+    from litebert.shrinking.found_report import found_report
 
     report = found_report(found)
     if as_json:

@@ -7,7 +7,7 @@ import torch
 
 from litebert.corpus.batches import Batch
 from litebert.nn.network import Network
-from litebert.pretrain.objective import LOGIT_CHUNK, Pretraining
+from litebert.pretraining.objective import LOGIT_CHUNK, Pretraining
 from litebert.train import precision
 from litebert.train.objective import Learner
 from litebert.train.optimisers import build_optimiser

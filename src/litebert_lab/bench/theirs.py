@@ -15,7 +15,7 @@ from litebert.corpus.batches import Batch
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
 from litebert.nn.network import Network
-from litebert.pretrain.vocabulary_loss import IGNORED
+from litebert.pretraining.vocabulary_loss import IGNORED
 from litebert.text.tokenizer import Tokenizer
 from litebert.train import precision
 from litebert.train.settings import OptimiserSettings, Precision

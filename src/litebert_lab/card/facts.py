@@ -12,9 +12,9 @@ from litebert.config import build
 from litebert.corpus.store import SPLITS, STORE_FILE, Store
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
-from litebert.plan.arithmetic import flops_per_token, head_flops
-from litebert.plan.count import Parameters, count_parameters
-from litebert.pretrain.recipe import Recipe, depth_stages
+from litebert.planning.arithmetic import flops_per_token, head_flops
+from litebert.planning.count import Parameters, count_parameters
+from litebert.pretraining.recipe import Recipe, depth_stages
 from litebert.runs import RunInfo, read_run
 from litebert.train.metrics import HELD_OUT
 from litebert.train.schedules import stage

@@ -7,8 +7,8 @@ from itertools import chain
 import yaml
 
 from litebert.durations import format_duration
-from litebert.plan.table import large_number
-from litebert.pretrain.held_out import HELD_OUT_RATE
+from litebert.planning.table import large_number
+from litebert.pretraining.held_out import HELD_OUT_RATE
 from litebert_lab.card.bias import PRONOUN, Pronouns
 from litebert_lab.card.facts import Corpus, Facts
 from litebert_lab.card.results import HeldOutScores, Results

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from litebert.report import COLOURS, GREY, MARKERS, Item, Plot, Report, Section, Table, note, notes
-from litebert.shrink.strategies import Layers
+from litebert.shrinking.strategies import Layers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

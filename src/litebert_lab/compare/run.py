@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 from litebert.durations import format_duration
 from litebert.runs import RunLock, update_run
-from litebert.shrink.drop import count_parameters, kept_plan, sharing
-from litebert.shrink.strategies import FIXED, Layers, Strategy, check_count, kept_of
-from litebert.shrink.trials import Trials
-from litebert.shrink.tuning import (
+from litebert.shrinking.drop import count_parameters, kept_plan, sharing
+from litebert.shrinking.strategies import FIXED, Layers, Strategy, check_count, kept_of
+from litebert.shrinking.trials import Trials
+from litebert.shrinking.tuning import (
     TRIALS_FILE,
     TRIALS_FOLDER,
     DropSchedule,

@@ -9,8 +9,8 @@ import typer
 from litebert.errors import InputError
 
 if TYPE_CHECKING:
-    from litebert.shrink.strategies import Strategy
-    from litebert.shrink.tuning import DropSchedule
+    from litebert.shrinking.strategies import Strategy
+    from litebert.shrinking.tuning import DropSchedule
     from litebert.tasks.examples import TaskData
     from litebert.tasks.prepare import FinetuneSettings
 
@@ -37,13 +37,13 @@ class ComparisonRequest:
 
     def schedule(self) -> "DropSchedule":
         """When layers are dropped, and how the rest recovers."""
-        from litebert.distill.settings import DistillSettings
-        from litebert.shrink.tuning import DropSchedule, parse_when
+        from litebert.distillation.settings import DistillSettings
+        from litebert.shrinking.tuning import DropSchedule, parse_when
 
         return DropSchedule(when=parse_when(self.when), recover=DistillSettings() if self.recover else None)
 
     def strategies(self, usual: "tuple[Strategy, ...]") -> "tuple[Strategy, ...]":
-        from litebert.shrink.strategies import parse_strategy
+        from litebert.shrinking.strategies import parse_strategy
 
         if self.strategy is None:
             return usual

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from litebert.checkpoints.folder import model_config
 from litebert.errors import InputError
-from litebert.plan.count import count_parameters
+from litebert.planning.count import count_parameters
 from litebert.runs import LOCK_FILE, read_run
 from litebert_lab.card.results import Results, cloze_score, read_seeds
 from litebert_lab.card.tables import cloze_table, main_table, spread_table

@@ -5,7 +5,7 @@ The question is what the convenience costs: a model trained for one depth has al
 
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
-from litebert.pretrain.elastic import quarters
+from litebert.pretraining.elastic import quarters
 from litebert_lab.study.plans import Finding, Row, Study
 
 WITHIN = 0.02  # of the loss of the model that was trained at that depth

@@ -15,10 +15,10 @@ from litebert.corpus.store import Store, unigram_entropy
 from litebert.durations import format_duration, parse_duration
 from litebert.errors import InputError
 from litebert.nn.config import preset_config
-from litebert.plan.count import count_parameters
-from litebert.pretrain.held_out import ORDERS
-from litebert.pretrain.recipe import RECIPE_FIELDS
-from litebert.pretrain.run import PretrainSettings, bound_from, network_config, pretrain, settings_from
+from litebert.planning.count import count_parameters
+from litebert.pretraining.held_out import ORDERS
+from litebert.pretraining.recipe import RECIPE_FIELDS
+from litebert.pretraining.run import PretrainSettings, bound_from, network_config, pretrain, settings_from
 from litebert.runs import CHECKPOINTS, LOCK_FILE, MODEL_FOLDER, RunLock, parent_of, read_run, update_run, write_run
 from litebert.train.clock import StopSignal
 from litebert_lab.study.catalogue import study_of

@@ -16,7 +16,7 @@ from litebert.checkpoints.folder import load_model
 from litebert.corpus.settings import Order
 from litebert.corpus.store import Store
 from litebert.errors import InputError
-from litebert.pretrain.held_out import Table, prefix_of, score_network
+from litebert.pretraining.held_out import Table, prefix_of, score_network
 from litebert.runs import write_atomically
 from litebert.train import precision
 from litebert_lab.study.noise import Sums

@@ -13,8 +13,8 @@ from litebert.corpus.store import Store
 from litebert.errors import InputError
 from litebert.nn.config import family_config
 from litebert.nn.network import pretraining_network
-from litebert.plan.arithmetic import flops_per_token, head_flops
-from litebert.pretrain.recipe import BatchPlan, Growth, Recipe
+from litebert.planning.arithmetic import flops_per_token, head_flops
+from litebert.pretraining.recipe import BatchPlan, Growth, Recipe
 from litebert.runs import parent_of, write_run
 from litebert.text.tokenizer_files import read_tokenizer
 from litebert_lab.card.facts import arithmetic, held_out_by_depth

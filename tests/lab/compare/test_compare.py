@@ -8,8 +8,8 @@ import torch
 
 from litebert.checkpoints.folder import load_model
 from litebert.report import to_html
-from litebert.shrink import tuning
-from litebert.shrink.strategies import drop_fixed, kept_of
+from litebert.shrinking import tuning
+from litebert.shrinking.strategies import drop_fixed, kept_of
 from litebert.tasks.predicting import load_predictor
 from litebert.tasks.sources import read_task
 from litebert.train.trainer import Trainer

@@ -6,8 +6,8 @@ import pytest
 
 from litebert.errors import InputError
 from litebert.nn.config import preset_config
-from litebert.plan.count import count_parameters
-from litebert.pretrain.recipe import RECIPE_FIELDS, read_recipe
+from litebert.planning.count import count_parameters
+from litebert.pretraining.recipe import RECIPE_FIELDS, read_recipe
 from litebert_lab.study.catalogue import study_of
 from litebert_lab.study.elastic import WITHIN
 from litebert_lab.study.plans import STUDIES, Study

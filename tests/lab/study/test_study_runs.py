@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import litebert
 from litebert.checkpoints.training import saved_states
 from litebert.errors import InputError
-from litebert.pretrain.run import pretrain
+from litebert.pretraining.run import pretrain
 from litebert.runs import read_run, standing
 from litebert_lab.cli import app
 from litebert_lab.study import run as study_run

@@ -7,7 +7,7 @@ import torch
 
 from litebert.analyse.layer_statistics import Mean, angle, angles, contribution, distances
 from litebert.analyse.measure import measure
-from litebert.shrink.strategies import drop_similar
+from litebert.shrinking.strategies import drop_similar
 
 
 def test_known_steps():

@@ -1,0 +1,79 @@
+"""Whether a run fits into memory, checked before it begins; if not, the largest micro-batch that does."""
+
+import os
+from pathlib import Path
+
+import torch
+
+from litebert.errors import InputError
+from litebert.nn.attention import has_flash
+from litebert.nn.config import EncoderConfig
+from litebert.planning.count import RUNTIME_BYTES, record_step
+from litebert.planning.devices import USABLE_SHARE, Kind
+from litebert.planning.step import StepSettings
+from litebert.planning.table import gib
+from litebert.pretraining.recipe import Recipe
+from litebert.train.parallel import Ranks
+from litebert.train.settings import TrainSettings
+
+
+def check_memory(model: str, config: EncoderConfig, recipe: Recipe, train: TrainSettings, ranks: Ranks) -> None:
+    """Refuse micro-batches that will not fit into free memory, as plan predicts."""
+    free = available_memory(ranks.device)
+    if free is None:
+        return
+    step = step_settings(recipe, train, ranks.device)
+    record = record_step(config, step)
+    # Python and torch are in memory already, and plan counts them.
+    usable = USABLE_SHARE[step.kind] * (free + RUNTIME_BYTES[step.kind])
+    needed = record.memory(train.micro_tokens).total
+    if needed <= usable:
+        return
+    largest = largest_micro_tokens(train, step.length, ranks.world, record.largest_tokens(usable))
+    way = f"--micro-tokens {largest}, the largest that fits" if largest else "a smaller model"
+    less = "" if train.checkpointing else ", or --checkpointing, which takes less"
+    raise InputError(
+        f"{model} needs about {gib(needed)} for {train.micro_tokens:,} tokens at once, but "
+        f"{gib(usable)} are free; use {way}{less}"
+    )
+
+
+def step_settings(recipe: Recipe, train: TrainSettings, device: torch.device) -> StepSettings:
+    """The step of a run at its longest sequences, as plan counts it."""
+    kind: Kind = "cuda" if device.type == "cuda" else "cpu"
+    return StepSettings(
+        kind=kind,
+        length=max(length for _, length in recipe.batches.lengths),
+        precision=train.precision,
+        optimiser=train.optimiser.name,
+        checkpointing=train.checkpointing,
+        compiled=train.compiled,
+        flash=kind == "cuda" and has_flash(),
+        mask_rate=recipe.mask_rate,
+        elastic=recipe.elastic,
+    )
+
+
+def largest_micro_tokens(train: TrainSettings, length: int, world: int, most: int) -> int:
+    """The largest micro-batch of at most ``most`` tokens that every batch of the run divides into; 0: none."""
+    batches = [tokens for _, tokens in train.batch_tokens]
+    for parts in range(1, max(batches) // (length * world) + 1):
+        micro, rest = divmod(batches[0], parts * world)
+        if not rest and micro <= most and all(tokens % (micro * world) == 0 for tokens in batches):
+            return micro if micro >= length else 0
+    return 0
+
+
+def available_memory(device: torch.device) -> float | None:
+    """Bytes that this process may still take, its share where several ranks share a machine; None: not known."""
+    if device.type == "cuda":
+        return float(torch.cuda.mem_get_info(device)[0])
+    lines = Path("/proc/meminfo")
+    if not lines.is_file():
+        return None
+    fields = dict(line.split(":", 1) for line in lines.read_text().splitlines())
+    free = 1024.0 * float(fields["MemAvailable"].split()[0])
+    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+    if limit.is_file() and used.is_file() and limit.read_text().strip().isdigit():  # a container's own limit
+        free = min(free, float(limit.read_text()) - float(used.read_text()))
+    return free / int(os.environ.get("LOCAL_WORLD_SIZE", "1"))

@@ -1,0 +1,346 @@
+"""A pretraining run from a preset (or a shallower model), a token store and a recipe to a model folder."""
+
+import dataclasses
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from litebert.checkpoints.folder import Loaded, load_model, model_folder, save_model
+from litebert.config import current_name, flat, nearest_field, parse_overrides, preset_names
+from litebert.corpus.store import Store, unigram_entropy
+from litebert.durations import parse_duration
+from litebert.errors import InputError
+from litebert.nn.config import EncoderConfig, preset_config
+from litebert.nn.network import HeadsConfig, Network, NetworkConfig
+from litebert.planning.devices import product_rate
+from litebert.pretraining.fitting import as_noted, fitted, in_words, recipe_for_warm_start
+from litebert.pretraining.initial import check_vocabulary, set_initial_values, warm_start
+from litebert.pretraining.memory import check_memory
+from litebert.pretraining.recipe import RECIPE_FIELDS, Recipe, is_recipe_word, read_recipe, with_suitable_growth
+from litebert.pretraining.stages import held_out_scores, pretraining_stages
+from litebert.runs import MODEL_FOLDER, RUN_FILE, RunLock, check_run_folder, parent_of, read_run, write_run
+from litebert.text.tokenizer_files import read_tokenizer
+from litebert.train.callbacks import Callback, DivergenceGuard, SaveStates, StuckWatch
+from litebert.train.console import ConsoleLine
+from litebert.train.metrics import MetricsFile, RunRecord
+from litebert.train.parallel import Ranks, full_weights
+from litebert.train.plot import Plot
+from litebert.train.precision import training_precision, usable_device
+from litebert.train.settings import Bound, Precision, TrainSettings
+from litebert.train.sinks import Sinks
+from litebert.train.trainer import Trainer, TrainResult
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainSettings:
+    """What the user asked for."""
+
+    preset: str
+    corpus: Path
+    out: Path
+    recipe: Recipe
+    bound: Bound
+    fixed: frozenset[str] = frozenset()  # fields of the recipe that the user set: they are not fitted
+    fit_to: Bound | None = None  # the time that the recipe is fitted to where that is not the bound: in a dry run
+    overrides: tuple[str, ...] = ()  # of the model
+    source: str | None = None  # a model to start from
+    seed: int = 0
+    resume: bool = False
+    device: str = "cpu"
+    precision: Precision | None = None
+    compiled: bool | None = None
+    checkpointing: bool = False
+    sharded: bool = False
+    micro_tokens: int = 0
+    save_seconds: float = 300.0
+    save_steps: int | None = None
+    held_out_batches: int = 16
+    sinks: tuple[str, ...] = ()
+    begun: float | None = None  # the monotonic clock when the command was given: a budget counts from there
+
+
+def pretrain(settings: PretrainSettings, callbacks: Sequence[Callback] = ()) -> TrainResult:
+    """Train, resume or refuse; the run folder has the rest. ``callbacks`` come after those of every run."""
+    ranks = Ranks.join(settings.device)
+    try:
+        if not ranks.first:
+            return _pretrain(settings, ranks, callbacks)
+        check_run_folder(settings.out, settings.resume)
+        with RunLock(settings.out):
+            return _pretrain(settings, ranks, callbacks)
+    finally:
+        ranks.leave()
+
+
+def _pretrain(settings: PretrainSettings, ranks: Ranks, callbacks: Sequence[Callback]) -> TrainResult:
+    store = Store.open(settings.corpus)
+    config = network_config(settings, store)
+    precision = settings.precision or training_precision(ranks.device, config.encoder.width)
+    peak = ranks.total([product_rate(ranks.device, precision) if ranks.first else 0.0])[0]
+    source = _source(settings, store)
+    trained = source.network.config.encoder.num_layers if source else None
+    asked = settings.recipe
+    settings = replace(settings, recipe=_recipe(settings, config.encoder, peak * ranks.world, trained))
+    train = train_settings(settings, ranks, precision, config.encoder.width)
+    stages = pretraining_stages(settings.recipe, config.encoder, store, train)
+    check_memory(settings.preset, config.encoder, settings.recipe, train, ranks)
+    network = _network(settings, config, store, ranks, source)
+    unigram = unigram_entropy(store)
+    saver = SaveStates(
+        settings.out,
+        _facts(settings, store, config.encoder, train),
+        seconds=settings.save_seconds,
+        steps=settings.save_steps,
+        read_facts=_current_facts,
+    )
+    every_rank = [saver, DivergenceGuard(saver), StuckWatch(unigram, settings.recipe.when_stuck())]
+    on_first: list[Callback] = []
+    if ranks.first:
+        if not settings.resume:
+            _write_run(settings, config.encoder, train, ranks)
+        on_first = _reporting(settings, unigram)
+        if changed := in_words(asked, settings.recipe):
+            log.info("the recipe, fitted to this run: %s", changed)
+    layers, most = config.encoder.num_layers, settings.held_out_batches
+    trainer = Trainer(
+        network,
+        stages,
+        train,
+        [*every_rank, *on_first, *callbacks],
+        ranks=ranks,
+        evaluate=held_out_scores(settings.recipe, layers, store, train, ranks, last=stages[-1], most=most),
+        begun=settings.begun,
+        peak=peak if ranks.first else 0.0,
+    )
+    if settings.resume and not saver.restore(trainer):
+        raise InputError(f"{settings.out} holds no saved state to resume; leave --resume out to begin")
+    result = trainer.fit()
+    if result.status == "diverged":
+        saver.restore_weights(network)
+    if ranks.first or train.sharded:
+        _save_model(settings, network, store, ranks)
+    return result
+
+
+def _current_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Facts of a state with the recipe's fields under their names of today."""
+    recipe = {current_name(Recipe, name, value): value for name, value in facts["recipe"].items()}
+    return {**facts, "recipe": recipe}
+
+
+def _reporting(settings: PretrainSettings, unigram: float) -> list[Callback]:
+    """What shows and keeps the figures; where a sink is refused, a new run leaves no note of itself."""
+    try:
+        sinks = Sinks(settings.sinks, settings.out)
+    except InputError:
+        if not settings.resume:
+            (settings.out / RUN_FILE).unlink()
+        raise
+    run = settings.out
+    return [MetricsFile(run), sinks, ConsoleLine(), RunRecord(run), Plot(run, unigram=unigram)]
+
+
+def _source(settings: PretrainSettings, store: Store) -> Loaded | None:
+    """The model to start from, where one is named."""
+    if settings.source is None:
+        return None
+    found = load_model(settings.source)
+    ours = read_tokenizer(store.tokenizer_folder, found.network.config.encoder.family)
+    check_vocabulary(found.tokenizer, ours, settings.source, str(settings.corpus))
+    return found
+
+
+def _network(
+    settings: PretrainSettings, config: NetworkConfig, store: Store, ranks: Ranks, source: Loaded | None
+) -> Network:
+    """The network to train, with its first weights."""
+    torch.manual_seed(settings.seed)
+    network = Network(config).to(ranks.device)
+    if source:
+        copied = warm_start(network, source.network)
+        if ranks.first:
+            log.info("%s", copied)
+    else:
+        set_initial_values(network, settings.recipe, store)
+    if "order" not in network.heads and network.pooler is not None:
+        network.pooler.requires_grad_(False)  # nothing reads it
+    return network
+
+
+def _recipe(settings: PretrainSettings, encoder: EncoderConfig, peak: float, trained: int | None) -> Recipe:
+    """The recipe for the time there is and the layers that are ``trained``; a resumed run keeps its own."""
+    recipe = settings.recipe
+    if trained is not None:
+        recipe = recipe_for_warm_start(recipe, encoder.num_layers, trained, settings.fixed)
+    if settings.resume:
+        return as_noted(recipe, read_run(settings.out), settings.fixed)
+    return fitted(recipe, encoder, settings.fit_to or settings.bound, peak, settings.fixed)
+
+
+def network_config(settings: PretrainSettings, store: Store) -> NetworkConfig:
+    """The network for a preset, a recipe and the store's vocabulary."""
+    words = (*settings.recipe.model, *settings.overrides)
+    encoder = preset_config(settings.preset, (f"vocab_size={store.vocab_size}", *words))
+    if encoder.positions != "absolute":
+        raise InputError(f"{settings.preset} is a permutation language model; pretrain an albert or bert preset")
+    if encoder.vocab_size != store.vocab_size:
+        raise InputError(
+            f"vocab_size is {encoder.vocab_size} but {settings.corpus} was made with a tokenizer of "
+            f"{store.vocab_size} pieces; leave vocab_size out or build the store again"
+        )
+    longest = max(length for _, length in settings.recipe.batches.lengths)
+    if longest > encoder.max_positions:
+        raise InputError(
+            f"inputs of {longest} tokens do not fit the model's {encoder.max_positions} positions; choose shorter "
+            "lengths or more max_positions"
+        )
+    heads = HeadsConfig(names=("masked_lm",) if settings.recipe.order == "none" else ("masked_lm", "order"))
+    return NetworkConfig(encoder=encoder, heads=heads)
+
+
+def train_settings(settings: PretrainSettings, ranks: Ranks, precision: Precision, width: int) -> TrainSettings:
+    """What the trainer needs, with what was left open decided for the device and the width of the model."""
+    recipe, device = settings.recipe, ranks.device
+    smallest = min(tokens for _, tokens in recipe.batches.tokens)
+    micro = settings.micro_tokens or recipe.batches.micro_tokens
+    if not micro:
+        micro = min(65_536 if device.type == "cuda" else 4_096, smallest // ranks.world)
+    for _, tokens in recipe.batches.tokens:
+        if tokens % (micro * ranks.world):
+            raise InputError(
+                f"a batch of {tokens} tokens does not divide into {ranks.world} ranks of {micro} tokens; choose "
+                f"batches.tokens as a multiple of {micro * ranks.world}"
+            )
+    return TrainSettings(
+        bound=settings.bound,
+        optimiser=recipe.optimiser_for(width),
+        schedule=recipe.schedule,
+        batch_tokens=recipe.batches.tokens,
+        micro_tokens=micro,
+        precision=precision,
+        half_residual=True,
+        compiled=device.type == "cuda" if settings.compiled is None else settings.compiled,
+        checkpointing=settings.checkpointing,
+        sharded=settings.sharded,
+        seed=settings.seed,
+    )
+
+
+def _facts(settings: PretrainSettings, store: Store, encoder: EncoderConfig, train: TrainSettings) -> dict[str, Any]:
+    """What must not change when a run is resumed."""
+    return {
+        "corpus": store.fingerprint,
+        "encoder": dataclasses.asdict(encoder),
+        "recipe": flat(settings.recipe),
+        "micro_tokens": train.micro_tokens,
+        "precision": train.precision,
+        "seed": settings.seed,
+    }
+
+
+def _write_run(settings: PretrainSettings, encoder: EncoderConfig, train: TrainSettings, ranks: Ranks) -> None:
+    parents = [parent_of("corpus", settings.corpus)]
+    if settings.source and model_folder(settings.source).is_dir():
+        parents.append(parent_of("start", model_folder(settings.source)))
+    asked = {
+        "model": settings.preset,
+        "encoder": dataclasses.asdict(encoder),
+        "recipe": dataclasses.asdict(settings.recipe),
+        "bound": dataclasses.asdict(settings.bound),
+        "seed": settings.seed,
+        "device": settings.device,
+        "hardware": _hardware(ranks),
+        "precision": train.precision,
+        "compiled": train.compiled,
+        "checkpointing": train.checkpointing,
+        "micro_tokens": train.micro_tokens,
+    }
+    write_run(settings.out, "pretrain", asked, parents=parents, status="running")
+
+
+def _hardware(ranks: Ranks) -> str:
+    """What a run runs on, for its card."""
+    on_gpu = ranks.device.type == "cuda"
+    name = torch.cuda.get_device_name(ranks.device) if on_gpu else f"CPU, {torch.get_num_threads()} threads"
+    return name if ranks.world == 1 else f"{ranks.world} x {name}"
+
+
+def _save_model(settings: PretrainSettings, trained: Network, store: Store, ranks: Ranks) -> None:
+    """The trained model as a folder that every verb and ``transformers`` load."""
+    weights = full_weights(trained)
+    if not ranks.first:
+        return
+    network = Network(trained.config)
+    network.load_state_dict(weights)
+    tokenizer = read_tokenizer(store.tokenizer_folder, network.config.encoder.family)
+    save_model(settings.out / MODEL_FOLDER, network, tokenizer, verb="pretrain", settings={"run": settings.out.name})
+
+
+def settings_from(
+    preset: str,
+    words: Sequence[str],
+    corpus: Path,
+    out: Path,
+    *,
+    bound: Bound | None,
+    recipe: str = "budget",
+    device: str = "",
+    precision: str | None = None,
+    save_every: str = "5m",
+) -> PretrainSettings:
+    """Settings, checked; fields of the recipe and of the model may stand side by side among ``words``.
+
+    Without a bound the recipe's own number of steps counts.
+    """
+    _check_words(preset, words)
+    for_recipe = [word for word in words if is_recipe_word(word)]
+    chosen = read_recipe(recipe, for_recipe)
+    fixed = frozenset(current_name(Recipe, word.partition("=")[0]) for word in for_recipe)
+    if chosen.growth.depths and "growth.depths" not in fixed:
+        others = [word for word in words if word not in for_recipe]
+        chosen = with_suitable_growth(chosen, preset_config(preset, (*chosen.model, *others)))
+    if precision not in (None, "bf16", "fp16", "fp32"):
+        raise InputError(f"--precision is '{precision}' but must be bf16, fp16 or fp32")
+    return PretrainSettings(
+        preset=preset,
+        corpus=corpus,
+        out=out,
+        recipe=chosen,
+        bound=bound or Bound(steps=chosen.steps),
+        fixed=fixed,
+        overrides=tuple(word for word in words if word not in for_recipe),
+        device=usable_device(device),
+        precision=cast(Precision | None, precision),
+        save_seconds=parse_duration(save_every) if not save_every.isdigit() else 0.0,
+        save_steps=int(save_every) if save_every.isdigit() else None,
+    )
+
+
+def bound_from(
+    *, budget: str | None, steps: int | None, flops: float | None, tokens: float | None = None
+) -> Bound | None:
+    """How long to train; None where nothing was given."""
+    if budget is None and steps is None and tokens is None and flops is None:
+        return None
+    return Bound(
+        steps=steps,
+        tokens=None if tokens is None else int(tokens),
+        seconds=None if budget is None else parse_duration(budget),
+        flops=flops,
+    )
+
+
+def _check_words(preset: str, words: Sequence[str]) -> None:
+    """A folder in place of a preset, and a field that neither the model nor the recipe has."""
+    if Path(preset).is_dir() and preset not in preset_names("models"):
+        raise InputError(f"{preset} is a folder; name a preset such as albert-small, and what to start with as --from")
+    known = RECIPE_FIELDS | {field.name for field in dataclasses.fields(EncoderConfig) if field.init}
+    for name in parse_overrides(words):
+        if name not in known:
+            raise InputError(f"neither the model nor the recipe has a field '{name}'{nearest_field(name, known)}")

@@ -1,0 +1,380 @@
+"""The fewest layers whose score on a task stays within a tolerance, found with few fine-tuning runs.
+
+Binary search per strategy, starting above the best so far (a model with more layers dropped is taken to be no better);
+a later strategy is tried only where it would beat the best so far. A seed is spent only while the verdict is open. The
+noise between seeds is measured, too: a loss smaller than that noise does not count as a loss, and the verdict says so.
+
+Every score is recorded when its run ends, so a search that was stopped resumes where it was, down to the step of the
+run that was interrupted.
+"""
+
+import dataclasses
+import logging
+import math
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from litebert.durations import format_duration
+from litebert.errors import InputError
+from litebert.runs import MODEL_FOLDER, RunLock, update_run
+from litebert.shrinking.drop import count_parameters, kept_plan, sharing
+from litebert.shrinking.strategies import Layers, Strategy, kept_of, layers_in_words, ranges
+from litebert.shrinking.trials import Trials
+from litebert.shrinking.tuning import (
+    TRIALS_FILE,
+    TRIALS_FOLDER,
+    USUAL,
+    DropSchedule,
+    Tuning,
+    check_metric,
+    comparable,
+    inference_seconds,
+    keeping_rules,
+    note_runs,
+    with_head,
+)
+from litebert.tasks.examples import TaskData
+from litebert.tasks.finetune import check_folder
+from litebert.tasks.prepare import FinetuneSettings, Prepared, prepare
+from litebert.train.clock import StopSignal
+
+log = logging.getLogger(__name__)
+
+Reason = Literal["within the tolerance", "smaller than the noise", "too much is lost"]
+CERTAIN = 2.0  # standard errors: about 95%
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """Whether layers can be dropped. Losses are in units of the score; ``noise`` is two standard errors of the loss."""
+
+    strategy: str
+    kept: Layers
+    dropped: int
+    mean: float
+    loss: float
+    noise: float
+    seeds: int
+    fits: bool
+    reason: Reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchResult:
+    """``best`` drops most layers within the tolerance; without one, ``closest`` lost least of all that were tried."""
+
+    whole: float  # the score of all layers, mean over the seeds
+    noise: float  # of a loss when every seed is used
+    seeds: int
+    best: Verdict | None
+    closest: Verdict
+    verdicts: tuple[Verdict, ...]
+    measured: int
+
+    def sentences(self, tolerance: float) -> list[str]:
+        """The result in words."""
+        if self.best is None:
+            first = (
+                f"no layer can be dropped within {tolerance:g}: the smallest loss was {self.closest.loss:.4g}, by "
+                f"dropping {self.closest.dropped} ({self.closest.strategy})"
+            )
+        else:
+            first = (
+                f"{layers_in_words(self.best.dropped)} can be dropped ({self.best.strategy}): the score is "
+                f"{self.best.mean:.4g}, with all layers {self.whole:.4g}, so the loss is {self.best.loss:.4g}: "
+                f"{self.best.reason}"
+            )
+        if self.seeds == 1:
+            return [first, "one seed does not show the noise: this loss may be chance; use three seeds or more"]
+        if self.noise > tolerance:
+            return [first, noise_warning(self.noise, tolerance, self.seeds)]
+        return [first]
+
+
+def noise_warning(noise: float, tolerance: float, seeds: int) -> str:
+    """The advice where seeds differ by more than the tolerance."""
+    needed = math.ceil(seeds * (noise / tolerance) ** 2) if tolerance > 0 else 0
+    more = f"use about {needed} seeds, or " if needed else ""
+    return (
+        f"with {seeds} seeds, losses below {noise:.4g} cannot be distinguished from chance, which is more than the "
+        f"tolerance of {tolerance:g}; {more}raise the tolerance"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a search is: candidates judged, how many may follow, and the seconds those may take."""
+
+    judged: int
+    left: int
+    seconds_left: float
+    last: Verdict
+
+
+class Search:
+    """One search. ``keeping[name](k)`` gives the layers a strategy keeps when it drops k; strategies in order."""
+
+    def __init__(
+        self,
+        depth: int,
+        keeping: Mapping[str, Callable[[int], Layers]],
+        trials: Trials,
+        *,
+        tolerance: float,
+        seeds: Sequence[int],
+        report: Callable[[Progress], None] = lambda _: None,
+    ) -> None:
+        if not seeds or len(set(seeds)) != len(seeds):
+            raise InputError(f"seeds are {list(seeds)} but must be one or more, without repetition")
+        if tolerance < 0:
+            raise InputError(f"tolerance is {tolerance} but must be 0 or more")
+        if depth < 2 or not keeping:
+            raise InputError(f"there is nothing to search in {depth} layers with {len(keeping)} strategies")
+        self._depth, self._keeping, self._trials = depth, keeping, trials
+        self._tolerance, self._seeds, self._report = tolerance, list(seeds), report
+        self._verdicts: dict[tuple[str, int], Verdict] = {}
+        self._whole: list[float] = []
+
+    def run(self) -> SearchResult:
+        """Search; scores that the trials know already cost nothing."""
+        everything = tuple(range(1, self._depth + 1))
+        self._whole = [self._trials.measure(everything, seed) for seed in self._seeds]
+        while True:
+            best = self._pass()
+            if best is not None:
+                best = self._confirm(best)
+            if best is None or best.fits:
+                break  # otherwise all seeds together rejected it: search again, knowing that
+        closest = min(self._verdicts.values(), key=lambda verdict: (verdict.loss, -verdict.dropped))
+        return SearchResult(
+            whole=_mean(self._whole),
+            noise=self._noise(len(self._seeds)),
+            seeds=len(self._seeds),
+            best=best,
+            closest=closest,
+            verdicts=tuple(self._verdicts.values()),
+            measured=self._trials.measured,
+        )
+
+    def _pass(self) -> Verdict | None:
+        """The best over all strategies: binary search per strategy, starting above the best so far."""
+        best: Verdict | None = None
+        for place, name in enumerate(self._keeping):
+            low, high = best.dropped if best else 0, self._depth
+            others = len(self._keeping) - place - 1
+            first = best is not None  # one candidate above the best shows whether this strategy can beat it
+            while high - low > 1:
+                middle = low + 1 if first else (low + high) // 2
+                first = False
+                known = (name, middle) in self._verdicts
+                verdict = self._judge(name, middle)
+                if verdict.fits:
+                    best, low = verdict, middle
+                else:
+                    high = middle
+                if not known:
+                    beatable = low + 1 < self._depth
+                    self._report_progress(verdict, math.ceil(math.log2(high - low)) + (others if beatable else 0))
+        return best
+
+    def _judge(self, name: str, count: int) -> Verdict:
+        """The verdict on a strategy and a number; seeds are used until it is settled."""
+        if (name, count) in self._verdicts:
+            return self._verdicts[name, count]
+        kept = self._keeping[name](count)
+        assert len(kept) == self._depth - count, "a strategy keeps the number of layers it was asked for"
+        for used, seed in enumerate(self._seeds, start=1):
+            self._trials.measure(kept, seed)
+            verdict = self._verdict(name, kept)
+            if used < len(self._seeds) and self._is_settled(verdict):
+                break
+        self._verdicts[name, count] = verdict
+        return verdict
+
+    def _report_progress(self, verdict: Verdict, left: int) -> None:
+        """``left`` candidates may follow, estimated at half the layers and with every seed."""
+        seconds = left * len(self._seeds) * self._trials.seconds(self._depth // 2)
+        self._report(Progress(judged=len(self._verdicts), left=left, seconds_left=seconds, last=verdict))
+
+    def _verdict(self, name: str, kept: Layers) -> Verdict:
+        scores = self._trials.scores(kept)
+        loss = _mean(self._whole) - _mean(scores)
+        noise = self._noise(len(scores))
+        reason: Reason = "too much is lost"
+        if loss <= self._tolerance:
+            reason = "within the tolerance"
+        elif loss <= self._noise(len(self._seeds)):
+            reason = "smaller than the noise"
+        return Verdict(
+            strategy=name,
+            kept=kept,
+            dropped=self._depth - len(kept),
+            mean=_mean(scores),
+            loss=loss,
+            noise=noise,
+            seeds=len(scores),
+            fits=reason != "too much is lost",
+            reason=reason,
+        )
+
+    def _noise(self, seeds: int) -> float:
+        """Two standard errors of the difference between all layers and a candidate with this number of seeds.
+
+        From the variation of the whole model alone: a candidate that fails with some seeds must not gain by it.
+        """
+        return CERTAIN * _deviation(self._whole) * math.sqrt(1 / len(self._whole) + 1 / seeds)
+
+    def _is_settled(self, verdict: Verdict) -> bool:
+        """Whether more seeds are unlikely to change the verdict, by all that was measured."""
+        bound = max(self._tolerance, self._noise(len(self._seeds)))
+        deviation = max(_deviation(self._whole), self._trials.deviation() or 0.0)
+        doubt = CERTAIN * deviation * math.sqrt(1 / len(self._whole) + 1 / verdict.seeds)
+        return abs(verdict.loss - bound) > doubt
+
+    def _confirm(self, verdict: Verdict) -> Verdict:
+        """The verdict on a winner with every seed."""
+        for seed in self._seeds:
+            self._trials.measure(verdict.kept, seed)
+        final = self._verdict(verdict.strategy, verdict.kept)
+        self._verdicts[verdict.strategy, verdict.dropped] = final
+        return final
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _deviation(values: Sequence[float]) -> float:
+    mean = _mean(values)
+    return math.sqrt(sum((value - mean) ** 2 for value in values) / max(1, len(values) - 1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """A fine-tuned model: its cost on this machine, and its scores, one for each seed."""
+
+    layers: int
+    parameters: int
+    milliseconds: float  # of inference per input, in batches
+    scores: list[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskReport:
+    """The result of a search for a task."""
+
+    model: str
+    task: str
+    metric: str
+    tolerance: float
+    layers: int
+    dropped: list[int]
+    kept: list[int]
+    before: Standing
+    after: Standing
+    found: SearchResult
+    sentences: list[str]
+    output: str = ""  # the folder of the runs, with the model in model/
+
+    def as_plain(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def shrink_for_task(
+    settings: FinetuneSettings,
+    data: TaskData,
+    *,
+    tolerance: float,
+    seeds: Sequence[int],
+    strategies: Sequence[Strategy] = USUAL,
+    schedule: DropSchedule | None = None,
+) -> TaskReport:
+    """Search, leave the smallest fine-tuned model that is good enough in OUT/model, and report."""
+    check_metric(data)
+    schedule = schedule or DropSchedule()
+    check_folder(settings.out, settings.resume)
+    prepared = prepare(settings, data)
+    plan = prepared.source.network.config.encoder.plan
+    settings.out.mkdir(parents=True, exist_ok=True)
+    with RunLock(settings.out):
+        note_runs(settings, comparable(settings, prepared, schedule), {"tolerance": tolerance, "seeds": list(seeds)})
+        tuning = Tuning(settings, prepared, schedule)
+        reporter = _Reporter(data.metrics[0], tuning)
+        trials = Trials(
+            reporter.score, file=settings.out / TRIALS_FILE, same=lambda kept: (len(kept), kept_plan(plan, kept))
+        )
+        names = strategies if sharing(plan) != "all" else ("top",)  # all strategies are equal
+        keeping = keeping_rules(names, prepared, settings.device)
+        search = Search(len(plan), keeping, trials, tolerance=tolerance, seeds=seeds, report=reporter)
+        with StopSignal() as tuning.stop:
+            found = search.run()
+        kept = found.best.kept if found.best else tuple(range(1, len(plan) + 1))
+        if found.best is not None:
+            tuning.put_best(kept, seeds, settings.out / MODEL_FOLDER)
+        shutil.rmtree(settings.out / TRIALS_FOLDER, ignore_errors=True)
+        before, after = _standings(prepared, kept, trials, seeds, settings.device)
+        report = TaskReport(
+            model=settings.model,
+            task=data.name,
+            metric=data.metrics[0],
+            tolerance=tolerance,
+            layers=len(plan),
+            dropped=list(kept_of(len(plan), kept)),
+            kept=list(kept),
+            before=before,
+            after=after,
+            found=found,
+            sentences=found.sentences(tolerance),
+        )
+        update_run(settings.out, status="finished", result=report.as_plain())
+    return report
+
+
+def _standings(
+    prepared: Prepared, kept: Layers, trials: Trials, seeds: Sequence[int], device: str
+) -> tuple[Standing, Standing]:
+    """All layers and those kept."""
+    everything = tuple(range(1, prepared.source.network.config.encoder.num_layers + 1))
+    networks = [with_head(prepared, layers) for layers in (everything, kept)]
+    seconds = inference_seconds(networks, prepared, device)
+    before, after = (
+        Standing(
+            layers=len(layers),
+            parameters=count_parameters(network.config),
+            milliseconds=1000 * each,
+            scores=trials.of_seeds(layers, seeds),
+        )
+        for layers, network, each in zip((everything, kept), networks, seconds, strict=True)
+    )
+    return before, after
+
+
+class _Reporter:
+    """Logs each score and verdict, and deletes the models of candidates that cannot win any more."""
+
+    def __init__(self, metric: str, tuning: Tuning) -> None:
+        self._metric, self._tuning = metric, tuning
+        self._best = 0
+
+    def score(self, kept: Layers, seed: int) -> float:
+        score = self._tuning.score(kept, seed)
+        log.info(f"layers {ranges(kept)}, seed {seed}: {self._metric} {score:.4f}")
+        return score
+
+    def __call__(self, progress: Progress) -> None:
+        last = progress.last
+        if last.fits:
+            self._best = max(self._best, last.dropped)
+        log.info(
+            f"{last.strategy}, {last.dropped} dropped: {self._metric} {last.mean:.4f} ({last.seeds} "
+            f"seed{'' if last.seeds == 1 else 's'}), a loss of {last.loss:.4f}: {last.reason}; at most {progress.left} "
+            f"more to try, about {format_duration(progress.seconds_left)}"
+        )
+        depth = last.dropped + len(last.kept)
+        for folder in (self._tuning.settings.out / TRIALS_FOLDER).glob("*/"):
+            dropped = depth - len(folder.name.split("-seed-")[0].split("-"))
+            lost = folder.name.startswith(f"{'-'.join(map(str, last.kept))}-seed-") and not last.fits
+            if (lost or dropped < self._best) and not self._tuning.is_needed(folder):
+                shutil.rmtree(folder)
