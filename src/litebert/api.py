@@ -963,7 +963,10 @@ def verify_corpus(
 
 @checked
 def plan(
-    models: Annotated[Sequence[str] | str, Param("Presets or model folders.", positional=True, metavar="MODEL...")],
+    models: Annotated[
+        Sequence[str] | str,
+        Param("Presets or model folders; field=value words change all of them.", positional=True, metavar="MODEL..."),
+    ],
     *,
     device: Annotated[str, Param("auto (this machine, measured), h200, a100, t4 or cpu.")] = "auto",
     purpose: Annotated[Literal["infer", "finetune", "pretrain"], Param("What for.", option="for")] = "pretrain",
@@ -980,7 +983,7 @@ def plan(
     corpus_tokens: Annotated[float | None, Param("Tokens in your corpus: how many epochs?", low=1)] = None,
     measure: Annotated[bool, Param("Time real pretraining steps on this machine.")] = False,
     steps: Annotated[int, Param("Number of steps to time with measure.", low=1, high=100_000)] = 3,
-    settings: Annotated[Fields | None, Param("Fields of the model to change: share=attention.")] = None,
+    settings: Annotated[Fields | None, Param("Fields of the model to change.", python_only=True)] = None,
 ) -> "Plan | list[Plan]":
     """Parameters, arithmetic, memory and time of models before anything is run: a plan for each."""
     from litebert.planning.plan import make_plan

@@ -109,7 +109,7 @@ def _options(
             continue
         default = defaults.get(name, parameter.default)
         required = default is inspect.Parameter.empty
-        kind = _cli_type(hint)
+        kind = list[str] if param.metavar.endswith("...") and _is_list(hint) else _cli_type(hint)
         help_text = _help(param, hint, default)
         if param.positional or name == SETTINGS:
             info: Any = typer.Argument(help=help_text, metavar=param.metavar or name.upper(), show_default=False)
