@@ -3,7 +3,7 @@ several seeds; and what the recipe loses without each of its ingredients.
 
     python examples/recipe_figures.py --store STORE --runs RUN RUN RUN --study STUDY -o docs/figures
 
-RUN is the folder of a ``litebert pretrain``, STUDY that of a ``litebert-lab study recipe``. What is left out is not drawn.
+RUN is the folder of a ``litebert pretrain``, STUDY that of a ``litebert-lab study recipe``. What is missing is not drawn.
 """
 
 import argparse
