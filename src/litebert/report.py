@@ -127,11 +127,6 @@ def notes(texts: Iterable[str], style: Style = "") -> list[Note]:
     return [note(text, style) for text in texts]
 
 
-def table_or_nothing(rows: Sequence[Sequence[str]], title: str = "") -> list[Table]:
-    """A table, where there is a row below the heading."""
-    return [Table(rows=rows, title=title)] if len(rows) > 1 else []
-
-
 def to_json(report: Report) -> str:
     """The report's data; a report without any gives its notes and tables."""
     data = report.data

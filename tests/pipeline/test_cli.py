@@ -45,7 +45,7 @@ def test_the_version_is_told():
     "verb",
     [
         *(["tokenizer", "train"], ["corpus", "build"], ["pretrain"], ["finetune"], ["predict"]),
-        *(["shrink"], ["distill"], ["exits"]),
+        *(["shrink"], ["distill"], ["exits"], ["card"]),
     ],
 )
 def test_where_a_verb_writes_to_is_said_in_the_same_way_everywhere(verb):
