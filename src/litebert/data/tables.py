@@ -279,7 +279,7 @@ def parquet_types(path: Path) -> dict[str, str]:
     pyarrow = parquet_library(path)
     try:
         schema = pyarrow.parquet.read_schema(path)
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not a parquet file that can be read ({_first_line(error)})") from None
     return {field.name: str(field.type) for field in schema}
 

@@ -10,7 +10,7 @@ import lzma
 
 import pytest
 
-from litebert.data.tables import read_table, stream_rows
+from litebert.data.tables import parquet_types, read_table, stream_rows
 from litebert.errors import InputError
 from litebert.tasks.sources import read_task
 
@@ -147,6 +147,12 @@ def test_parquet(tmp_path):
         found = read_table(source)
         assert found.column("note") == [row["note"] for row in ROWS]
         assert (found.lines[-1], found.unit) == (300, "row")
+    whole = (tmp_path / "a.parquet").read_bytes()
+    for content in (whole[:-50], whole.replace(b"text", b"te\xe5t")):
+        (tmp_path / "a.parquet").write_bytes(content)
+        for read in (read_table, parquet_types):
+            with pytest.raises(InputError, match=r"a\.parquet (is not a parquet file|holds text that is not UTF-8)"):
+                read(tmp_path / "a.parquet")
 
 
 def test_spreadsheet(tmp_path, caplog):
