@@ -29,7 +29,7 @@ SHORT = ("epochs=3", "batch=8", "optimiser.rate=1e-4", "dropout=0", "classifier_
 def main() -> None:
     """Fill gaps at four depths, print the plan table, shrink a model for tickets, say what to try next."""
     english()
-    print("2. What models cost on this machine, told before you run them.\n", flush=True)
+    print("2. What models cost on this machine, before you run them.\n", flush=True)
     litebert_verb("plan", "albert-base", "albert-large", "bert-base")
     tickets()
     print("\n4. Try next (in this folder, `.venv/bin/litebert` is the command):")
@@ -39,7 +39,7 @@ def main() -> None:
         "litebert show albert-base share=attention          one of them, resolved, with a field changed",
         "litebert plan albert-base --device h200 --budget 2h  what two hours of a rented GPU buy",
         "litebert convert FOLDER OUT                        a Hugging Face checkpoint in, safetensors out",
-        "litebert layers demo/found --text FILE             what each layer does to a text",
+        "litebert layers demo/found --texts FILE            what each layer does to a text",
         "litebert-lab bench forward --no-compile            tokens per second next to transformers",
         "docs/finetune.md                                   your own data",
         "docs/pretrain.md                                   from your own text to a model in five commands",
@@ -68,7 +68,7 @@ def tickets() -> None:
     encoder, columns = str(MINILM.relative_to(EXAMPLES.parent)), "subject+body"
     litebert_verb(
         *("shrink", encoder, *SHORT, "--tolerance", "1%", "--seeds", "2", "--strategy", "contribution"),
-        *("--data", "demo/tickets", "--columns", columns, "--label", "queue", "-o", "demo/found"),
+        *("--data", "demo/tickets", "--text", columns, "--label", "queue", "-o", "demo/found"),
     )
     if (OUT / "found/model").is_dir():
         new_tickets(columns)

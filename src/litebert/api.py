@@ -144,7 +144,7 @@ def finetune(
         log.warning(warning)
     folder, where = Path(out), _device(device)
     check_folder(folder, resume)
-    named = {"epochs": epochs, "rate": learning_rate, "batch": batch_size, "length": max_length}
+    named = {"epochs": epochs, "optimiser.rate": learning_rate, "batch": batch_size, "length": max_length}
     words = [*field_words(settings), *(f"{name}={value}" for name, value in named.items() if value is not None)]
     save_seconds, save_steps = _save_period(save_every)
     asked = FinetuneSettings(

@@ -116,7 +116,7 @@ def make_jobs(asked: argparse.Namespace, models: dict[int, str]) -> list[Job]:
             seeds = asked.seeds if family == "glue" else asked.long_seeds
             options = [
                 ("--seeds", seeds if seeds > 1 else ""),
-                ("--settings", asked.settings),
+                ("--recipe", asked.settings),
                 ("--device", asked.device),
             ]
             given = [str(word) for name, value in options if value for word in (name, value)]
