@@ -12,7 +12,7 @@ from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
 from litebert.nn.network import HeadName, Network, NetworkConfig
 
-_HEADS: tuple[HeadName, ...] = ("masked_lm", "order", "classify", "span", "choice")
+_HEADS: tuple[HeadName, ...] = ("masked_lm", "order", "replaced", "classify", "span", "choice")
 
 
 def guess_family(theirs: Mapping[str, Tensor]) -> str | None:

@@ -192,6 +192,8 @@ _COMMON = [
     *_linear("heads.span.linear", "qa_outputs"),
     *_linear("heads.span.answerable", "answerable"),
     *_linear("heads.order.linear", "order_classifier"),
+    *_linear("heads.replaced.dense", "discriminator_predictions.dense"),
+    *_linear("heads.replaced.score", "discriminator_predictions.dense_prediction"),
 ]
 
 

@@ -53,6 +53,20 @@ class MaskedLM(nn.Module):
         return states, token_table if self.table is None else self.table.weight, self.bias
 
 
+class ReplacedHead(nn.Module):
+    """Was this token replaced: dense, activation, one logit a token, positive for yes (ELECTRA section 2)."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.activation = ACTIVATIONS[config.activation]
+        self.dense = nn.Linear(config.width, config.width)
+        self.score = nn.Linear(config.width, 1)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """(T, H) states to (T) logits."""
+        return self.score(self.activation(self.dense(states))).squeeze(-1)
+
+
 class SentenceOrder(nn.Module):
     """Are the two segments in order (0) or swapped (1)? For NSP: is the second one next (0) or random (1)?"""
 

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from litebert.nn.blocks import initialise
 from litebert.nn.config import EncoderConfig
 from litebert.nn.encoder import Encoder
-from litebert.nn.heads import Classifier, MaskedLM, MultipleChoice, Pooler, SentenceOrder, Span
+from litebert.nn.heads import Classifier, MaskedLM, MultipleChoice, Pooler, ReplacedHead, SentenceOrder, Span
 from litebert.nn.layout import Layout
 
-HeadName = Literal["masked_lm", "order", "classify", "span", "choice"]
+HeadName = Literal["masked_lm", "order", "replaced", "classify", "span", "choice"]
 NEEDS_POOLER = {"order", "classify", "choice"}
 PRETRAINING_HEADS: tuple[HeadName, ...] = ("masked_lm", "order")
 
@@ -79,6 +79,8 @@ def _head(name: HeadName, config: NetworkConfig) -> nn.Module:
             return MaskedLM(encoder)
         case "order":
             return SentenceOrder(encoder)
+        case "replaced":
+            return ReplacedHead(encoder)
         case "classify":
             return Classifier(encoder, len(heads.labels))
         case "choice":

@@ -175,3 +175,14 @@ def test_answerability_and_choices():
     states = net.encoder(ids, layout)
     assert net.heads["span"].has_answer(states, layout).shape == (4,)
     assert net.heads["choice"](net.pooled(states, layout), 2).shape == (2, 2)
+
+
+def test_replaced_head_gives_one_logit_a_token():
+    net = Network(NetworkConfig(encoder=network().config.encoder, heads=HeadsConfig(names=("replaced",))))
+    ids, layout = batch([3, 5])
+    states = net.encoder(ids, layout)
+    logits = net.heads["replaced"](states)
+    assert logits.shape == (8,)
+    head = net.heads["replaced"]
+    expected = torch.nn.functional.gelu(head.dense(states), approximate="tanh") @ head.score.weight[0] + head.score.bias
+    torch.testing.assert_close(logits, expected)
