@@ -46,6 +46,7 @@ def run_on_two_ranks(store: Path, out: Path, *, sharded: bool, recipe=(), bound=
     [
         (False, ("optimiser=adamw", "elastic=true")),
         (False, ("optimiser=lamb",)),
+        (False, ("optimiser=adamw", "objective=replaced", "generator_depth=1", "depths=[[0,1],[0.4,2]]")),
         (True, ("optimiser=adamw",)),
         (True, ("optimiser=lamb", "elastic=true", "depths=[[0,1],[0.4,2]]")),
     ],

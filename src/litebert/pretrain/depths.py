@@ -28,6 +28,20 @@ def depth_stages(recipe: Recipe, encoder: EncoderConfig) -> tuple[tuple[float, i
     return stages or ((0.0, encoder.num_layers),)
 
 
+def generator_layers(recipe: Recipe, encoder: EncoderConfig) -> int:
+    """How many layers guess masked words for all of them to judge; 0 where the objective is masked LM alone."""
+    if recipe.objective == "masked":
+        return 0
+    depth = recipe.generator_depth
+    layers = layers_of(depth, encoder.num_layers) if isinstance(depth, float) else depth
+    if not 0 < layers < encoder.num_layers:
+        raise InputError(
+            f"generator_depth is {depth}, but must be at least 1 and fewer than the model's "
+            f"{encoder.num_layers} layers; a third of them is a good choice"
+        )
+    return layers
+
+
 def with_suitable_growth(recipe: Recipe, encoder: EncoderConfig) -> Recipe:
     """The recipe, its growing depth left out where the model has blocks that would come in untrained."""
     layers = encoder.num_layers

@@ -1,6 +1,7 @@
 """Whether a run will fit into memory, asked before it begins; if not, the largest micro-batch that does."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -11,6 +12,7 @@ from litebert.plan.answer import Answer, Asked, answer, gib
 from litebert.plan.devices import Device
 from litebert.plan.memory import RUNTIME_BYTES
 from litebert.plan.work import Kind, Scores
+from litebert.pretrain.depths import generator_layers
 from litebert.pretrain.objective import LOGIT_CHUNK
 from litebert.pretrain.recipe import Recipe
 from litebert.train.parallel import Ranks
@@ -24,7 +26,11 @@ def check_memory(model: str, config: EncoderConfig, recipe: Recipe, train: Train
         return
     length = max(length for _, length in recipe.lengths)
     chunk = 0 if train.compiled else LOGIT_CHUNK
-    scores = Scores(share=recipe.mask_rate, chunk=chunk, elastic=recipe.elastic)
+    generator = generator_layers(recipe, config)
+    if generator and config.share == "all" and not config.custom_plan:  # its layers' activations are held, too
+        config = replace(config, num_layers=config.num_layers + generator, num_groups=1, layers_per_group=1)
+    share = recipe.mask_rate * (2 if generator else 1) + (recipe.objective == "all-tokens")
+    scores = Scores(share=share, chunk=chunk, elastic=recipe.elastic)
     found = predicted(model, config, train, length, ranks.device, free, scores)
     if found.fits:
         return

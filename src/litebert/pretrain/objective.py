@@ -59,13 +59,13 @@ class Pretraining:
     def heads(self, network: Network, states: Tensor, layout: Layout, tensors: Mapping[str, Tensor]) -> dict[str, Part]:
         """What the heads lose on the states of some depth."""
         words, order = with_pull(states, states, self.pull)
-        parts = {"mlm": self._masked_lm(network, words, tensors["mask_positions"], tensors["mask_targets"])}
+        parts = {"mlm": self.masked_lm(network, words, tensors["mask_positions"], tensors["mask_targets"])}
         if "order" in network.heads:
             parts["order"] = order_sums(network, order, layout, tensors["order_labels"], even=self.pull > 0)
         return parts
 
-    def _masked_lm(self, network: Network, states: Tensor, positions: Tensor, targets: Tensor) -> Part:
-        """The sums over all masked positions."""
+    def masked_lm(self, network: Network, states: Tensor, positions: Tensor, targets: Tensor) -> Part:
+        """The sums over positions whose targets count."""
         if not self.chunk:
             return part_sums(network.masked_lm(states, positions).float(), targets)
         return vocabulary_loss(*network.masked_lm_factors(states[positions]), targets, self.chunk)

@@ -16,6 +16,11 @@ class Recipe:
 
     about: str = ""
     order: Literal["sop", "nsp", "none"] = "sop"
+    objective: Literal["masked", "replaced", "all-tokens"] = "masked"  # others from the moment of full depth on
+    generator_depth: int | float = 4  # layers, or a share of them, that guess masked words for all layers to judge
+    replaced_weight: float = 50.0  # of what all layers lose on the guesses, beside 1 for the generator's own loss
+    masked_every: int = 8  # one sequence in so many keeps its masks, which all layers fill; 0: none
+    fixed_embeddings: bool = False  # whether the generator alone moves the embeddings
     masking: Literal["ngram", "whole-word", "plain"] = "ngram"
     mask_rate: float = 0.15
     edges: Literal["masking", "pairs"] = "masking"  # under sop, what beginnings and ends of documents are for
@@ -61,6 +66,14 @@ class Recipe:
         check_stages("batch_tokens", self.batch_tokens)
         if not 0 < self.mask_rate < 1:
             raise InputError(f"mask_rate is {self.mask_rate} but must lie between 0 and 1, such as 0.15")
+        if self.objective != "masked" and self.elastic:
+            raise InputError(
+                f"elastic goes with objective masked only, not with {self.objective}; leave one of both out"
+            )
+        if self.replaced_weight <= 0:
+            raise InputError(f"replaced_weight is {self.replaced_weight} but must be above 0, such as 50")
+        if self.masked_every < 0 or self.masked_every == 1:
+            raise InputError(f"masked_every is {self.masked_every} but must be 0 (none), or 2 or more")
         if not 0 <= self.order_from < 1:
             raise InputError(f"order_from is {self.order_from} but must be a share of the run, from 0 to below 1")
         if self.order_pull < 0:

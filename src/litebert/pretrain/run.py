@@ -14,7 +14,7 @@ from litebert.corpus.store import Store
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
 from litebert.nn.families import preset_config
-from litebert.nn.network import HeadsConfig, Network, NetworkConfig
+from litebert.nn.network import HeadName, HeadsConfig, Network, NetworkConfig
 from litebert.plan.product import product_rate
 from litebert.pretrain.fits import check_memory
 from litebert.pretrain.initial import set_initial_values
@@ -182,8 +182,9 @@ def network_config(settings: PretrainSettings, store: Store) -> NetworkConfig:
             f"inputs of {longest} tokens do not fit the model's {encoder.max_positions} positions; choose shorter "
             "lengths or more max_positions"
         )
-    heads = HeadsConfig(names=("masked_lm",) if settings.recipe.order == "none" else ("masked_lm", "order"))
-    return NetworkConfig(encoder=encoder, heads=heads)
+    names: tuple[HeadName, ...] = ("masked_lm",) if settings.recipe.order == "none" else ("masked_lm", "order")
+    names += ("replaced",) if settings.recipe.objective == "replaced" else ()
+    return NetworkConfig(encoder=encoder, heads=HeadsConfig(names=names))
 
 
 def train_settings(settings: PretrainSettings, ranks: Ranks, precision: Precision, width: int) -> TrainSettings:

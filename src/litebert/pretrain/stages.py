@@ -3,19 +3,21 @@
 A stage is a span of the run in which length, depth and the weights of the losses stay the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
 from litebert.corpus.batch_settings import BatchSettings
 from litebert.corpus.batches import Batches
+from litebert.corpus.rows import Batch
 from litebert.corpus.store import Store
 from litebert.nn.config import EncoderConfig
-from litebert.pretrain.depths import depth_stages
+from litebert.pretrain.depths import depth_stages, generator_layers
 from litebert.pretrain.elastic import EVERY, WEIGHTS, Elastic, quarters, shallower_depths
 from litebert.pretrain.held_out import HELD_OUT_RATE, HeldOut, scored_depths
 from litebert.pretrain.objective import LOGIT_CHUNK, Pretraining
 from litebert.pretrain.recipe import Recipe
+from litebert.pretrain.replaced import PART, NotYet, Replaced, step_flops
 from litebert.pretrain.utilisation import batch_flops
 from litebert.train.loop import Evaluate
 from litebert.train.objective import Objective, Stage, SumsOf
@@ -34,20 +36,44 @@ def pretraining_stages(recipe: Recipe, encoder: EncoderConfig, store: Store, tra
     for begin in sorted({begin for begin, _ in (*recipe.lengths, *depths)} | {recipe.order_from}):
         length_begin, length = [pair for pair in recipe.lengths if pair[0] <= begin][-1]
         depth = stage_value(begin, depths)
-        plain = Pretraining(length, chunk, depth, recipe.order_pull)
-        shallower = shallower_depths(depth, encoder.num_layers) if recipe.elastic else ()
+        objective, flops, weights = _objective(recipe, encoder, train, length, depth, chunk)
         late = ("order", "shallow_order") if begin < recipe.order_from else ()
         stages.append(
             Stage(
                 name=f"length {length} from {length_begin:g}",
                 begin=begin,
                 source=sources[length_begin],
-                objective=Elastic(plain, shallower, train.seed) if shallower else plain,
-                flops=partial(batch_flops, encoder, depth=depth, heads=1 + bool(shallower) / EVERY),
-                weights={**WEIGHTS, **dict.fromkeys(late, 0.0)},
+                objective=objective,
+                flops=flops,
+                weights={**weights, **dict.fromkeys(late, 0.0)},
             )
         )
     return stages
+
+
+def _objective(
+    recipe: Recipe, encoder: EncoderConfig, train: TrainSettings, length: int, depth: int, chunk: int
+) -> tuple[Objective, Callable[[Batch], float], Mapping[str, float]]:
+    """What is learnt at a length and a depth, its arithmetic, and the weights of its losses."""
+    generator = generator_layers(recipe, encoder)
+    if generator and depth == encoder.num_layers:
+        assert recipe.objective != "masked"
+        deep = Pretraining(length, chunk, depth, recipe.order_pull)
+        objective = Replaced(
+            deep,
+            recipe.objective,
+            generator,
+            train.seed,
+            masked_every=recipe.masked_every,
+            fixed_embeddings=recipe.fixed_embeddings,
+        )
+        flops = partial(step_flops, encoder, generator_depth=generator, asks=recipe.objective)
+        return objective, flops, {PART[recipe.objective]: recipe.replaced_weight}
+    kind = NotYet if recipe.objective == "replaced" else Pretraining
+    plain = kind(length, chunk, depth, recipe.order_pull)
+    shallower = shallower_depths(depth, encoder.num_layers) if recipe.elastic else ()
+    arithmetic = partial(batch_flops, encoder, depth=depth, heads=1 + bool(shallower) / EVERY)
+    return Elastic(plain, shallower, train.seed) if shallower else plain, arithmetic, WEIGHTS
 
 
 def held_out_scores(
@@ -68,8 +94,9 @@ def held_out_scores(
     others = quarters(layers) if recipe.elastic else ()
 
     def evaluate(sums: SumsOf, objective: Objective) -> Mapping[str, float]:
-        assert isinstance(objective, Pretraining | Elastic) and objective.depth is not None
-        depths = scored_depths(objective.depth, layers, objective is last.objective, others)
+        assert isinstance(objective, Pretraining | Elastic | Replaced) and objective.depth is not None
+        generator = (objective.generator_depth,) if isinstance(objective, Replaced) else ()
+        depths = scored_depths(objective.depth, layers, objective is last.objective, (*others, *generator))
         return scorers[objective.longest].score(sums, depths)
 
     return evaluate
