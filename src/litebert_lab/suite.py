@@ -138,7 +138,7 @@ def sentence_scores(model: "Model", texts: Sequence[str], *, judge: Judge, depth
     for index, one in enumerate(ids):
         by_length.setdefault(len(one), []).append(index)
     scores = torch.zeros(len(ids), dtype=torch.float64)
-    kind = precision.default_precision(model.device)
+    kind = precision.training_precision(model.device, model.config.width)
     with torch.no_grad(), precision.cast(kind, model.device):
         for length, members in sorted(by_length.items()):
             copies = length - 2 if judge == "masked" else 1
@@ -240,7 +240,8 @@ def mean_vectors(model: "Model", texts: Sequence[str]) -> Any:
     assert model.tokenizer is not None
     ids = [one.ids for one in model.tokenizer.encode_batch(list(texts), None, model.config.max_positions)]
     vectors = np.empty((len(ids), model.config.width), np.float32)
-    with torch.no_grad(), precision.cast(precision.default_precision(model.device), model.device):
+    kind = precision.training_precision(model.device, model.config.width)
+    with torch.no_grad(), precision.cast(kind, model.device):
         for batch in token_batches([len(one) for one in ids], BATCH_TOKENS[model.device.type]):
             layout = Layout.of([len(ids[index]) for index in batch], model.device)
             flat = torch.tensor([id for index in batch for id in ids[index]], device=model.device)
