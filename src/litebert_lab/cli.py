@@ -12,6 +12,7 @@ from litebert_lab.bench.verb import app as bench_app
 from litebert_lab.card.verb import card
 from litebert_lab.compare.verb import compare
 from litebert_lab.study.verb import study
+from litebert_lab.suite import suite
 
 app = typer.Typer(
     name="litebert-lab",
@@ -24,6 +25,7 @@ app.add_typer(bench_app, name="bench")
 app.command(cls=SignatureCommand)(study)
 app.command(cls=SignatureCommand)(compare)
 app.command()(card)
+app.command()(suite)
 
 
 @app.command()

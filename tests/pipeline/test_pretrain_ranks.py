@@ -46,6 +46,10 @@ def run_on_two_ranks(store: Path, out: Path, *, sharded: bool, recipe=(), bound=
     [
         (False, ("optimiser.name=adamw", "elastic=true")),
         (False, ("optimiser.name=lamb",)),
+        (
+            False,
+            ("optimiser.name=adamw", "objective=replaced", "generator_depth=1", "growth.depths=[[0,1],[0.4,2]]"),
+        ),
         (True, ("optimiser.name=adamw",)),
         (True, ("optimiser.name=lamb", "elastic=true", "growth.depths=[[0,1],[0.4,2]]")),
     ],

@@ -38,10 +38,20 @@ class Encoder(nn.Module):
             block.half_residual = on
 
     def forward(
-        self, ids: Tensor, layout: Layout, segments: Tensor | None = None, *, depth: int | None = None
+        self,
+        ids: Tensor,
+        layout: Layout,
+        segments: Tensor | None = None,
+        *,
+        depth: int | None = None,
+        fixed_embeddings: bool = False,
     ) -> Tensor:
-        """(T) ids to the states (T, H) after ``depth`` layers, all of them unless said otherwise."""
+        """(T) ids to the states (T, H) after ``depth`` layers, all of them unless said otherwise.
+
+        With ``fixed_embeddings`` no gradient reaches the embeddings.
+        """
         x = self.embeddings(ids, layout, segments)
+        x = x.detach() if fixed_embeddings else x
         return self._states(x, layout, self._relations(layout, segments, x.dtype), self._check_depth(depth), False)[-1]
 
     def states(

@@ -14,7 +14,7 @@ from typing import Any
 from litebert.config import changed, nested, value_of
 from litebert.nn.config import EncoderConfig
 from litebert.planning.arithmetic import flops_per_token
-from litebert.pretraining.recipe import Recipe, depth_stages, layers_of
+from litebert.pretraining.recipe import Recipe, depth_stages, generator_layers, layers_of
 from litebert.runs import RunInfo
 from litebert.train.settings import Bound
 
@@ -122,7 +122,8 @@ def _with_batches(recipe: Recipe, tokens: float) -> Recipe:
 def _flops(recipe: Recipe, encoder: EncoderConfig) -> float:
     """Arithmetic of a token at the mean depth over the run."""
     depths = depth_stages(recipe, encoder)
-    ends = (*(begin for begin, _ in depths[1:]), 1.0)
+    ends, generator = (*(begin for begin, _ in depths[1:]), 1.0), generator_layers(recipe, encoder)
+    depths = tuple((begin, depth + generator * (depth == encoder.num_layers)) for begin, depth in depths)
     mean = sum((end - begin) * depth for (begin, depth), end in zip(depths, ends, strict=True)) / encoder.num_layers
     length = max(length for _, length in recipe.batches.lengths)
     return mean * flops_per_token(encoder, length, "pretrain")

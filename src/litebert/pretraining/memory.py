@@ -1,6 +1,7 @@
 """Whether a run fits into memory, checked before it begins; if not, the largest micro-batch that does."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -12,7 +13,7 @@ from litebert.planning.count import RUNTIME_BYTES, record_step
 from litebert.planning.devices import USABLE_SHARE, Kind
 from litebert.planning.step import StepSettings
 from litebert.planning.table import gib
-from litebert.pretraining.recipe import Recipe
+from litebert.pretraining.recipe import Recipe, generator_layers
 from litebert.train.parallel import Ranks
 from litebert.train.settings import TrainSettings
 
@@ -23,6 +24,11 @@ def check_memory(model: str, config: EncoderConfig, recipe: Recipe, train: Train
     if free is None:
         return
     step = step_settings(recipe, train, ranks.device)
+    generator = generator_layers(recipe, config)
+    if generator and config.share == "all" and not config.custom_plan:  # the generator's activations are kept, too
+        config = replace(config, num_layers=config.num_layers + generator, num_groups=1, layers_per_group=1)
+        scored = 1.0 if recipe.objective == "all-tokens" else min(1.0, 2 * recipe.mask_rate)
+        step = replace(step, mask_rate=scored)
     record = record_step(config, step)
     # Python and torch are in memory already, and plan counts them.
     usable = USABLE_SHARE[step.kind] * (free + RUNTIME_BYTES[step.kind])

@@ -3,15 +3,19 @@
 T tokens, S sequences, M masked positions, V vocabulary. A label of -100 counts for nothing.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from litebert.corpus.batches import Batch
+from litebert.nn.config import EncoderConfig
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
+from litebert.planning.arithmetic import flops_per_token, head_flops
 from litebert.pretraining.order import even_weights, with_pull
 from litebert.pretraining.vocabulary_loss import IGNORED, vocabulary_loss
 from litebert.train.objective import Part
@@ -59,13 +63,13 @@ class Pretraining:
     def heads(self, network: Network, states: Tensor, layout: Layout, tensors: Mapping[str, Tensor]) -> dict[str, Part]:
         """What the heads lose on the states of some depth."""
         words, order = with_pull(states, states, self.pull)
-        parts = {"mlm": self._masked_lm(network, words, tensors["mask_positions"], tensors["mask_targets"])}
+        parts = {"mlm": self.masked_lm(network, words, tensors["mask_positions"], tensors["mask_targets"])}
         if "order" in network.heads:
             parts["order"] = order_sums(network, order, layout, tensors["order_labels"], even=self.pull > 0)
         return parts
 
-    def _masked_lm(self, network: Network, states: Tensor, positions: Tensor, targets: Tensor) -> Part:
-        """The sums over all masked positions."""
+    def masked_lm(self, network: Network, states: Tensor, positions: Tensor, targets: Tensor) -> Part:
+        """The sums over positions whose targets count."""
         if not self.chunk:
             return part_sums(network.masked_lm(states, positions).float(), targets)
         return vocabulary_loss(*network.masked_lm_factors(states[positions]), targets, self.chunk)
@@ -112,3 +116,18 @@ def part_sums(logits: Tensor, labels: Tensor, weights: Tensor | None = None) -> 
     """Cross entropy, with ``weights`` of the labels, and hits over those that count."""
     loss = F.cross_entropy(logits, labels, weights, ignore_index=IGNORED, reduction="sum")
     return Part(loss, (logits.detach().argmax(-1) == labels).sum())
+
+
+def batch_flops(config: EncoderConfig, batch: Batch, depth: int | None = None, heads: float = 1.0) -> float:
+    """Arithmetic of one training step on a batch as plan counts it, at the real lengths; padding counts nothing.
+
+    ``heads`` is how often the masked-LM head runs at each masked position.
+    """
+    if depth is not None and depth != config.num_layers:
+        config = dataclasses.replace(config, num_layers=depth, num_groups=1, layers_per_group=1, custom_plan=())
+    lengths = np.diff(batch.starts[: batch.num_sequences + 1]).astype(np.float64)
+    # Scores grow with the length of the sequence a token is in, so the mean over tokens is what counts.
+    length = round(float((lengths**2).sum() / max(batch.num_tokens, 1)))
+    return batch.num_tokens * flops_per_token(config, length, "finetune") + 3 * heads * batch.num_masked * head_flops(
+        config
+    )

@@ -91,6 +91,11 @@ class Recipe:
     edges: Literal["masking", "pairs"] = "masking"  # under sop, what beginnings and ends of documents are for
     eval_masking: Literal["ngram", "whole-word", "plain"] = "plain"  # of held-out text, always at 15%
     elastic: bool = False  # every step also trains a random shallower depth
+    objective: Literal["masked", "replaced", "all-tokens"] = "masked"  # the others begin when full depth is reached
+    generator_depth: int | float = 4  # layers, or a share of them, that fill the masks for all layers to judge
+    replaced_weight: float = 50.0  # of the loss of all layers on these guesses, beside 1 for the generator's own loss
+    masked_every: int = 8  # one sequence in N keeps its masks, which all layers fill; 0: none
+    fixed_embeddings: bool = False  # whether only the generator's loss trains the embeddings
     batches: BatchPlan = BatchPlan()
     growth: Growth = Growth()
     optimiser: OptimiserSettings = field(default_factory=OptimiserSettings)
@@ -132,6 +137,12 @@ class Recipe:
             raise InputError(f"mask_rate is {self.mask_rate} but must lie between 0 and 1, such as 0.15")
         if self.order_grad_ratio < 0:
             raise InputError(f"order_grad_ratio is {self.order_grad_ratio} but must be 0 or more, such as 1")
+        if self.objective != "masked" and self.elastic:
+            raise InputError(f"elastic needs objective=masked, not {self.objective}; leave out one of the two")
+        if self.replaced_weight <= 0:
+            raise InputError(f"replaced_weight is {self.replaced_weight} but must be above 0, such as 50")
+        if self.masked_every < 0 or self.masked_every == 1:
+            raise InputError(f"masked_every is {self.masked_every} but must be 0 (none), or 2 or more")
         if self.optimiser.rate is None:
             raise InputError("optimiser.rate is null but must be a number, such as 1e-3")
 
@@ -174,6 +185,20 @@ def depth_stages(recipe: Recipe, encoder: EncoderConfig) -> tuple[tuple[float, i
                 "blocks of their own that would come in untrained: leave depths out (growth.depths=[]) or share all"
             )
     return stages or ((0.0, encoder.num_layers),)
+
+
+def generator_layers(recipe: Recipe, encoder: EncoderConfig) -> int:
+    """The number of layers that fill the masks; 0 where the objective is masked LM alone."""
+    if recipe.objective == "masked":
+        return 0
+    depth = recipe.generator_depth
+    layers = layers_of(depth, encoder.num_layers) if isinstance(depth, float) else depth
+    if not 0 < layers < encoder.num_layers:
+        raise InputError(
+            f"generator_depth is {depth} but must be at least 1 and fewer than the model's {encoder.num_layers} "
+            "layers; a third of them is a good choice"
+        )
+    return layers
 
 
 def with_suitable_growth(recipe: Recipe, encoder: EncoderConfig) -> Recipe:

@@ -15,7 +15,7 @@ from litebert.corpus.store import Store, unigram_entropy
 from litebert.durations import parse_duration
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig, preset_config
-from litebert.nn.network import HeadsConfig, Network, NetworkConfig
+from litebert.nn.network import HeadName, HeadsConfig, Network, NetworkConfig
 from litebert.planning.devices import product_rate
 from litebert.pretraining.fitting import as_noted, fitted, in_words, recipe_for_warm_start
 from litebert.pretraining.initial import check_vocabulary, set_initial_values, warm_start
@@ -129,9 +129,9 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, callbacks: Sequence[Call
 
 
 def _current_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Facts of a state with the recipe's fields under their names of today."""
+    """Facts of a state with the recipe's fields under their names of today, and fields that came later at default."""
     recipe = {current_name(Recipe, name, value): value for name, value in facts["recipe"].items()}
-    return {**facts, "recipe": recipe}
+    return {**facts, "recipe": {**flat(Recipe()), **recipe}}
 
 
 def _reporting(settings: PretrainSettings, unigram: float) -> list[Callback]:
@@ -200,8 +200,9 @@ def network_config(settings: PretrainSettings, store: Store) -> NetworkConfig:
             f"inputs of {longest} tokens do not fit the model's {encoder.max_positions} positions; choose shorter "
             "lengths or more max_positions"
         )
-    heads = HeadsConfig(names=("masked_lm",) if settings.recipe.order == "none" else ("masked_lm", "order"))
-    return NetworkConfig(encoder=encoder, heads=heads)
+    names: tuple[HeadName, ...] = ("masked_lm",) if settings.recipe.order == "none" else ("masked_lm", "order")
+    names += ("replaced",) if settings.recipe.objective == "replaced" else ()
+    return NetworkConfig(encoder=encoder, heads=HeadsConfig(names=names))
 
 
 def train_settings(settings: PretrainSettings, ranks: Ranks, precision: Precision, width: int) -> TrainSettings:

@@ -4,20 +4,18 @@ A stage is a span of the run in which length, depth and the weights of the losse
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-
-import numpy as np
 
 from litebert.corpus.batches import Batch, Batches
 from litebert.corpus.settings import BatchSettings
 from litebert.corpus.store import Store
 from litebert.nn.config import EncoderConfig
-from litebert.planning.arithmetic import flops_per_token, head_flops
 from litebert.pretraining.elastic import EVERY, WEIGHTS, Elastic, quarters, shallower_depths
 from litebert.pretraining.held_out import HELD_OUT_RATE, HeldOut, scored_depths
-from litebert.pretraining.objective import LOGIT_CHUNK, Pretraining
-from litebert.pretraining.recipe import Recipe, depth_stages
+from litebert.pretraining.objective import LOGIT_CHUNK, Pretraining, batch_flops
+from litebert.pretraining.recipe import Recipe, depth_stages, generator_layers
+from litebert.pretraining.replaced import PART, NotYet, Replaced, step_flops
 from litebert.train.objective import Objective, Stage, SumsOf
 from litebert.train.parallel import Ranks
 from litebert.train.schedules import stage as stage_value
@@ -34,20 +32,44 @@ def pretraining_stages(recipe: Recipe, encoder: EncoderConfig, store: Store, tra
     for begin in sorted({begin for begin, _ in (*lengths, *depths)} | {recipe.growth.order_from}):
         length_begin, length = [pair for pair in lengths if pair[0] <= begin][-1]
         depth = stage_value(begin, depths)
-        plain = Pretraining(length, chunk, depth, recipe.order_grad_ratio)
-        shallower = shallower_depths(depth, encoder.num_layers) if recipe.elastic else ()
+        objective, flops, weights = _objective(recipe, encoder, train, length, depth, chunk)
         late = ("order", "shallow_order") if begin < recipe.growth.order_from else ()
         stages.append(
             Stage(
                 name=f"length {length} from {length_begin:g}",
                 begin=begin,
                 source=sources[length_begin],
-                objective=Elastic(plain, shallower, train.seed) if shallower else plain,
-                flops=partial(batch_flops, encoder, depth=depth, heads=1 + bool(shallower) / EVERY),
-                weights={**WEIGHTS, **dict.fromkeys(late, 0.0)},
+                objective=objective,
+                flops=flops,
+                weights={**weights, **dict.fromkeys(late, 0.0)},
             )
         )
     return stages
+
+
+def _objective(
+    recipe: Recipe, encoder: EncoderConfig, train: TrainSettings, length: int, depth: int, chunk: int
+) -> tuple[Objective, Callable[[Batch], float], Mapping[str, float]]:
+    """What is learnt at a length and a depth, its arithmetic, and the weights of its losses."""
+    generator = generator_layers(recipe, encoder)
+    if generator and depth == encoder.num_layers:
+        assert recipe.objective != "masked"
+        deep = Pretraining(length, chunk, depth, recipe.order_grad_ratio)
+        objective = Replaced(
+            deep,
+            recipe.objective,
+            generator,
+            train.seed,
+            masked_every=recipe.masked_every,
+            fixed_embeddings=recipe.fixed_embeddings,
+        )
+        flops = partial(step_flops, encoder, generator_depth=generator, asks=recipe.objective)
+        return objective, flops, {PART[recipe.objective]: recipe.replaced_weight}
+    kind = NotYet if recipe.objective == "replaced" else Pretraining
+    plain = kind(length, chunk, depth, recipe.order_grad_ratio)
+    shallower = shallower_depths(depth, encoder.num_layers) if recipe.elastic else ()
+    arithmetic = partial(batch_flops, encoder, depth=depth, heads=1 + bool(shallower) / EVERY)
+    return Elastic(plain, shallower, train.seed) if shallower else plain, arithmetic, WEIGHTS
 
 
 def held_out_scores(
@@ -68,8 +90,9 @@ def held_out_scores(
     others = quarters(layers) if recipe.elastic else ()
 
     def evaluate(sums: SumsOf, objective: Objective) -> Mapping[str, float]:
-        assert isinstance(objective, Pretraining | Elastic) and objective.depth is not None
-        depths = scored_depths(objective.depth, layers, objective is last.objective, others)
+        assert isinstance(objective, Pretraining | Elastic | Replaced) and objective.depth is not None
+        generator = (objective.generator_depth,) if isinstance(objective, Replaced) else ()
+        depths = scored_depths(objective.depth, layers, objective is last.objective, (*others, *generator))
         return scorers[objective.longest].score(sums, depths)
 
     return evaluate
@@ -85,19 +108,4 @@ def _batch_settings(recipe: Recipe, train: TrainSettings, length: int) -> BatchS
         rate=recipe.mask_rate,
         seed=train.seed,
         fixed=True,
-    )
-
-
-def batch_flops(config: EncoderConfig, batch: Batch, depth: int | None = None, heads: float = 1.0) -> float:
-    """Arithmetic of one training step on a batch as plan counts it, at the real lengths; padding counts nothing.
-
-    ``heads`` is how often the masked-LM head runs at each masked position.
-    """
-    if depth is not None and depth != config.num_layers:
-        config = dataclasses.replace(config, num_layers=depth, num_groups=1, layers_per_group=1, custom_plan=())
-    lengths = np.diff(batch.starts[: batch.num_sequences + 1]).astype(np.float64)
-    # Scores grow with the length of the sequence a token is in, so the mean over tokens is what counts.
-    length = round(float((lengths**2).sum() / max(batch.num_tokens, 1)))
-    return batch.num_tokens * flops_per_token(config, length, "finetune") + 3 * heads * batch.num_masked * head_flops(
-        config
     )

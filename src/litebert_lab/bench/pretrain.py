@@ -28,7 +28,7 @@ from litebert.errors import InputError, nearest
 from litebert.nn.config import EncoderConfig
 from litebert.nn.network import Network, pretraining_network
 from litebert.planning.devices import product_rate
-from litebert.pretraining.stages import batch_flops
+from litebert.pretraining.objective import batch_flops
 from litebert.train import precision
 from litebert.train.settings import OPTIMISERS, OptimiserSettings, Precision
 from litebert_lab.bench.made_up import full_batches, mixed_batches

@@ -9,7 +9,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from litebert.nn.network import pretraining_network
 from litebert.planning.devices import product_rate
-from litebert.pretraining.stages import batch_flops
+from litebert.pretraining.objective import batch_flops
 from litebert_lab.bench.ours import OurPretraining
 from litebert_lab.bench.pretrain import CLIP, Setting, time_steps
 from litebert_lab.bench.theirs import Step

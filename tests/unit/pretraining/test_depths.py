@@ -10,10 +10,9 @@ from litebert.errors import InputError
 from litebert.nn.config import preset_config
 from litebert.nn.network import pretraining_network
 from litebert.pretraining.held_out import scored_depths
-from litebert.pretraining.objective import AtDepths, Pretraining
+from litebert.pretraining.objective import AtDepths, Pretraining, batch_flops
 from litebert.pretraining.recipe import depth_stages, layers_of, read_recipe
 from litebert.pretraining.run import settings_from
-from litebert.pretraining.stages import batch_flops
 from litebert.train.objective import Learner, prepare_compiler
 from litebert_lab.bench.made_up import made_up_batch
 

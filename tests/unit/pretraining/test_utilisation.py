@@ -9,7 +9,7 @@ import torch
 from litebert.nn.config import preset_config
 from litebert.planning.arithmetic import MASKED_SHARE, flops_per_token, head_flops
 from litebert.planning.devices import product_rate
-from litebert.pretraining.stages import batch_flops
+from litebert.pretraining.objective import batch_flops
 from litebert_lab.bench.made_up import made_up_batch
 
 CONFIG = preset_config("albert-small")
