@@ -11,6 +11,7 @@ import logging
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -72,11 +73,17 @@ def nested(cls: type[Any], fields: Mapping[str, Any], *, notice: bool = False) -
     for name, value in fields.items():
         new = current_name(cls, name, value)
         if new != name and notice:
-            log.warning("%s is called %s now; the old name works until the next release", name, new)
+            _notice(name, new)
         for part in reversed(new.split(".")):
             value = {part: value}
         found = merged(found, value)
     return found
+
+
+@cache
+def _notice(old: str, new: str) -> None:
+    """Log an old name, once a process."""
+    log.warning("%s is called %s now; the old name works until the next release", old, new)
 
 
 def field_names(cls: type[Any], prefix: str = "") -> frozenset[str]:

@@ -83,8 +83,9 @@ def test_recipes_are_listed_and_shown_resolved():
     names = [line.split()[0] for line in litebert("ls").stdout.splitlines()]
     assert names[-2:] == ["budget", "paper"]
     paper = yaml.safe_load(litebert("show", "paper", "mask_rate=0.2").stdout)
-    assert (paper["optimiser"], paper["lengths"], paper["mask_rate"]) == ("lamb", [[0.0, 512]], 0.2)
-    assert paper["muon_momentum"] == 0.95 and paper["part_rates"] == []  # what the file leaves out is there, too
+    optimiser = paper["optimiser"]
+    assert (optimiser["name"], paper["batches"]["lengths"], paper["mask_rate"]) == ("lamb", [[0.0, 512]], 0.2)
+    assert optimiser["muon_momentum"] == 0.95 and optimiser["part_rates"] == []  # also what the file leaves out
 
 
 def test_convert_there_and_back(tmp_path):

@@ -97,9 +97,9 @@ def test_in_steps_some_layers_go_what_is_left_is_fine_tuned_and_more_go(
     words = [*WORDS, "--drop", "2,3", "--strategy", "symmetric", "--data", table, "--json", "--seeds", 1]
     real, begun = tuning.finetune, {}
 
-    def watched(settings, data, say, prepared):
+    def watched(settings, data, prepared):
         begun[settings.out.name] = {name: one.clone() for name, one in prepared.source.network.state_dict().items()}
-        return real(settings, data, say, prepared)
+        return real(settings, data, prepared)
 
     monkeypatch.setattr(tuning, "finetune", watched)
     code, out, err = litebert_lab("compare", model, *words, "--when", "steps", "-o", tmp_path / "steps")
@@ -126,10 +126,10 @@ def test_recovering_learns_from_the_whole_model_and_leaves_nothing_behind(
     model = model_folder(num_layers=4)
     real, taught = tuning.finetune, {}
 
-    def watched(settings, data, say, prepared):
+    def watched(settings, data, prepared):
         teacher = prepared.teaching and prepared.teaching.network.config.encoder.num_layers
         taught[prepared.source.network.config.encoder.num_layers] = teacher
-        return real(settings, data, say, prepared)
+        return real(settings, data, prepared)
 
     monkeypatch.setattr(tuning, "finetune", watched)
     words = [*WORDS, "--data", table, "--tolerance", "99%", "--strategy", "top", "--recover", "--json"]
