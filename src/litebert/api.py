@@ -378,7 +378,7 @@ def _student(
 def _device(device: str) -> str:
     from litebert.train.precision import usable_device
 
-    return usable_device("" if device == "auto" else device)
+    return usable_device(device)
 
 
 @checked
@@ -579,8 +579,11 @@ def build_corpus(
         shard_tokens=shard_tokens,
     )
     paths = [corpus] if isinstance(corpus, str) else [str(path) for path in corpus]
-    with Display(paths) as display:
-        return build_store(paths, Path(tokenizer), Path(out), asked, workers=workers or None, report=display.update)
+    try:
+        with Display(paths) as display:
+            return build_store(paths, Path(tokenizer), Path(out), asked, workers=workers or None, report=display.update)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"stopped; run the same command again to resume {out}") from None
 
 
 @checked
@@ -610,8 +613,8 @@ def train_tokenizer(
     from dataclasses import asdict
 
     from litebert.runs import new_folder, write_run
-    from litebert.terminal import progress
-    from litebert.text.train import TrainSettings
+    from litebert.terminal import stages
+    from litebert.text.train import TrainSettings, measure_fertility
     from litebert.text.train import train_tokenizer as train
 
     asked = TrainSettings(
@@ -625,11 +628,17 @@ def train_tokenizer(
     )
     paths = [corpus] if isinstance(corpus, str) else [str(path) for path in corpus]
     with new_folder(Path(out), "tokenizer train", overwrite=overwrite) as folder:
-        with progress() as report:
+        with stages() as report:
             tokenizer = train(_texts(paths, field, errors, held_out, kept=False), asked, report)
         tokenizer.save(folder)
         note = {"corpus": paths, "hold_out": held_out, **asdict(asked)}
         write_run(folder, "tokenizer train", note | {"fingerprint": tokenizer.fingerprint})
+    if held_out and "-" not in paths:
+        [found] = measure_fertility([tokenizer], _texts(paths, field, errors, held_out, kept=True))
+        log.info(
+            f"on {found.documents:,} held-out documents: {found.per_word:.4f} tokens per word, "
+            f"{found.per_character:.4f} per character, {found.unknown_share:.3%} unknown"
+        )
     return tokenizer
 
 
@@ -889,7 +898,7 @@ def exits(
     model: Annotated[PathLike, Param("A fine-tuned model.", positional=True)],
     data: Data = None,
     *,
-    out: Annotated[PathLike, Param("The folder for the report and the heads.", short="o")] = "exits",
+    out: Annotated[PathLike, Param("The folder for the report and the heads.", short="o")],
     task: Task = None,
     text: Text = None,
     label: Label = None,

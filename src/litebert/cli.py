@@ -74,7 +74,14 @@ add_command(app, api.evaluate, show_evaluation, panel=TASKS)
 add_command(app, predict, _nothing, panel=TASKS)
 add_command(app, fill, _nothing, panel=TASKS)
 add_command(app, order, _nothing, panel=TASKS)
-add_command(app, api.shrink, show_shrunk, panel=SMALLER, renamed=OUTPUT | {"--columns": "--text"})
+add_command(
+    app,
+    api.shrink,
+    show_shrunk,
+    panel=SMALLER,
+    renamed=OUTPUT | {"--columns": "--text"},
+    moved={"--compare": "litebert-lab compare MODEL --drop 2,4,6 makes the tables"},
+)
 add_command(app, api.distill, show_distill, panel=SMALLER, renamed=OUTPUT)
 add_command(app, api.exits, show_exits, panel=SMALLER, renamed=OUTPUT)
 add_command(app, api.layers, show_layers, panel=SMALLER, renamed={"--text": "--texts"})
@@ -128,9 +135,6 @@ def run(commands: typer.Typer) -> None:
         commands()
     except InputError as error:
         fail(as_option(error))
-    except KeyboardInterrupt:
-        print("litebert: stopped", file=sys.stderr)
-        sys.exit(130)
     except BrokenPipeError:
         sys.exit(141)
     except OSError as error:

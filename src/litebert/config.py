@@ -202,8 +202,8 @@ def parse_share(text: str, option: str) -> float:
     try:
         share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        raise InputError(f"{option} is '{text}' but must be a share such as 1% or 0.01") from None
+        raise InputError(f"{option} is '{text}' but must be a share such as 1% or 0.01", parameter=option) from None
     if not 0 <= share < 1:
         meant = "" if text.endswith("%") or not 1 <= share < 100 else f"; for {text} in a hundred write {text}%"
-        raise InputError(f"{option} is '{text}' but must be from 0 to below 100%{meant}")
+        raise InputError(f"{option} is '{text}' but must be from 0 to below 100%{meant}", parameter=option)
     return share

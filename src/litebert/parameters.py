@@ -68,7 +68,7 @@ class Param:
         if isinstance(value, str | bool) or not math.isfinite(float(number)) or abs(number) > LARGEST:
             raise InputError(f"{name} is {_shown(value)} but must be {kind}{self.range()}", parameter=name)
         if (self.low is not None and number < self.low) or (self.high is not None and number > self.high):
-            raise InputError(f"{name} is {value} but must be {kind}{self.range()}", parameter=name)
+            raise InputError(f"{name} is {number:g} but must be {kind}{self.range()}", parameter=name)
 
     def range(self) -> str:
         """The range in words, to stand behind "a number"."""

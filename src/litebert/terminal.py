@@ -72,6 +72,28 @@ def progress() -> Iterator[Callable[[str], None]]:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
+@contextmanager
+def stages() -> Iterator[Callable[[str], None]]:
+    """A function that reports what is being done ("counting: 10 MB"): live on a terminal, else logged.
+
+    Elsewhere a line is logged for each new stage, the part before the colon, and every ten seconds.
+    """
+    if sys.stderr.isatty():
+        with console().status("starting") as status:
+            yield status.update
+        return
+    last, shown = "", 0.0
+
+    def report(message: str) -> None:
+        nonlocal last, shown
+        stage = message.split(":")[0]
+        if stage != last or time.monotonic() - shown > 10:
+            logging.getLogger("litebert").info(message)
+            last, shown = stage, time.monotonic()
+
+    yield report
+
+
 def text_width() -> int:
     """Columns to write in: those of the terminal, or as many as we ever take where there is none."""
     return min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns)

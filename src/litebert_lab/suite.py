@@ -43,7 +43,7 @@ def suite(
     tasks: Annotated[list[str] | None, typer.Option("--task", help="Tasks of GLUE; cola, stsb and rte.")] = None,
     seeds: Annotated[int, typer.Option(min=2, help="Seeds of each task.")] = 3,
     corpus: Annotated[Path | None, typer.Option(help="A token store, whose held-out text is scored.")] = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda; by default cuda where there is one.")] = "",
+    device: Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")] = "auto",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="A JSON file for the figures.")] = None,
 ) -> None:
     """Measure a pretrained model: minimal pairs, sentence similarity, quick fine-tunings, held-out text."""

@@ -69,12 +69,13 @@ def test_ls_and_show():
 
 
 def test_ls_fits_the_window_of_a_person(monkeypatch, capsys):
-    from litebert import cli
+    from litebert import api
+    from litebert.commands.models import show_models
 
     monkeypatch.setenv("COLUMNS", "80")
     for watched in (True, False):
         monkeypatch.setattr(sys.stdout, "isatty", lambda watched=watched: watched)
-        cli.ls()
+        show_models(api.models())
         lines = capsys.readouterr().out.splitlines()
         assert (max(map(len, lines)) <= 80) == watched  # a program gets a line an entry
 
@@ -109,14 +110,14 @@ def test_convert_there_and_back(tmp_path):
     [
         (
             ["show", "albert-bsae"],
-            "'albert-bsae' is neither a folder nor a preset nor a recipe; did you mean 'albert-base'?",
+            "'albert-bsae' is not a folder, a preset or a recipe; did you mean 'albert-base'?",
         ),
-        (["show", "papre"], "'papre' is neither a folder nor a preset nor a recipe; did you mean 'paper'?"),
+        (["show", "papre"], "'papre' is not a folder, a preset or a recipe; did you mean 'paper'?"),
         (["show", "budget", "mask_rat=0.3"], "unknown field 'mask_rat'; did you mean 'mask_rate'?"),
         (["show", "albert-base", "widht=3"], "unknown field 'widht'; did you mean 'width'?"),
         (["show", "no/such/folder"], "no/such/folder is not a folder with a model"),
         (["convert", "no/such/folder", "out"], "no/such/folder is not a folder with a model"),
-        (["convert", "albert-tiny", "out", "--to", "onnx"], "--to is 'onnx' but must be litebert or hf"),
+        (["convert", "albert-tiny", "out", "--to", "onnx"], "--to is 'onnx' but must be one of litebert, hf"),
         (["plan", "albert-bsae"], "did you mean 'albert-base'?"),
         (["finetune", "x", "--epochs", "-3"], "--epochs is -3 but must be a number, 0 or more"),
         (["finetune", "x", "epochs=nan"], "--epochs is nan but must be a number, 0 or more"),

@@ -125,7 +125,7 @@ def test_interrupt_says_how_to_go_on(tmp_path: Path, tokenizer_folder: Path) -> 
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
-    assert errors.strip() == f"litebert: stopped; run the same command again to go on with {store}"
+    assert errors.strip() == f"litebert: stopped; run the same command again to resume {store}"
     assert not list(store.glob("*.part"))
     _, alive = psutil.wait_procs(workers, timeout=10)
     assert not alive
@@ -219,7 +219,7 @@ def test_standard_input_and_bad_words(tmp_path: Path, tokenizer_folder: Path) ->
         (["--held-out", "lots"], "--held-out is 'lots'"),
         (["--errors", "ignore"], "--errors is 'ignore'"),
         (["--language", "jp"], "did you mean 'ja'"),
-        (["--normalise", "nfc"], "no normalisation rules 'nfc'"),
+        (["--normalise", "nfc"], "--normalise is 'nfc' but must be one of"),
     ):
         result = subprocess.run([*command, *options], input="", capture_output=True, text=True, env=ENVIRONMENT)
         assert result.returncode == 2

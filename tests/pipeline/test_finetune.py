@@ -288,7 +288,7 @@ def test_predict_streams_in_order_in_every_format(model, tmp_path):
     with pytest.raises(InputError, match=r"broken\.csv, line 2: a quote"):
         runner.invoke(app, ["predict", run, str(tmp_path / "broken.csv"), "-o", str(out)], catch_exceptions=False)
     assert out.read_text().startswith("key") and not list(tmp_path.glob(".found*"))
-    with pytest.raises(InputError, match="depths 1 to 2"):
+    with pytest.raises(InputError, match="depth is 3"):
         runner.invoke(app, ["predict", run, "--depth", "3"], catch_exceptions=False)
 
 

@@ -42,12 +42,11 @@ def test_resuming_is_exact(recipe, store, tmp_path):
         assert torch.equal(tensor, weights(tmp_path / "parts")[name]), name
 
 
-def test_from_a_model_of_masked_lm_on(store, tmp_path):
+def test_from_a_model_of_masked_lm_on(store, tmp_path, messages):
     pretrain(settings(store, tmp_path / "first"))
-    said: list[str] = []
     begun = settings(store, tmp_path / "second", recipe=REPLACED, source=str(tmp_path / "first" / "model"))
-    assert pretrain(begun, said.append).status == "finished"
-    assert any("4 new" in sentence for sentence in said)  # the head's dense layer and its score
+    assert pretrain(begun).status == "finished"
+    assert any("4 new" in sentence for sentence in messages)  # the head's dense layer and its score
     again = settings(store, tmp_path / "third", recipe=REPLACED, source=str(tmp_path / "second" / "model"))
-    assert pretrain(again, said.append).status == "finished"
-    assert any(" 0 new" in sentence for sentence in said)
+    assert pretrain(again).status == "finished"
+    assert any(" 0 new" in sentence for sentence in messages)

@@ -64,8 +64,7 @@ def test_a_terminal_shows_text_as_it_is(capsys):
 @pytest.mark.parametrize("wide", [False, True])
 def test_tables_fit_a_terminal_and_are_whole_in_a_pipe(monkeypatch, capsys, wide):
     rows = [["name", *(f"a long column {number}" for number in range(12))], ["x", *("1" for _ in range(12))]]
-    if not wide:
-        monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("COLUMNS", raising=False) if wide else monkeypatch.setenv("COLUMNS", "80")
     print_report(Report(title="t", sections=[Section(items=[Table(rows=rows)])]))
     lines = capsys.readouterr().out.splitlines()
     assert (max(map(len, lines)) <= 80) != wide and (len(lines) == 3) == wide

@@ -43,7 +43,7 @@ def test_a_name_stands_for_the_shipped_folder(small, litebert):
     assert len(model.fill("ab[MASK]", 3)) == 3
     code, out, _ = litebert("ls")
     assert code == 0 and out.splitlines()[0].startswith(
-        "little-en            trained, comes with litebert: Small and new."
+        "little-en            trained, ships with litebert: Small and new."
     )
     assert "num_layers: 2" in litebert("show", "little-en")[1]
     assert litebert("shrink", "little-en", "--drop", "1", "-o", "less")[0] == 0

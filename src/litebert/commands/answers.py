@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from litebert.errors import InputError
 from litebert.parameters import Param
 
 if TYPE_CHECKING:
@@ -28,10 +27,6 @@ def show_report(report: "Report", as_json: bool, html: str | None = None) -> Non
     from litebert.runs import write_atomically
 
     if html is not None:
-        if not Path(html).absolute().parent.is_dir():
-            raise InputError(
-                f"html is '{html}' but there is no folder '{Path(html).absolute().parent}'", parameter="html"
-            )
         write_atomically(Path(html), to_html(report))
         typer.echo(f"wrote {html}", err=True)
     if as_json:

@@ -8,6 +8,7 @@ A command is a function and a ``show`` that prints the result; keyword-only para
 import inspect
 import logging
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import typer
@@ -30,28 +31,40 @@ def add_command(
     name: str = "",
     panel: str | None = None,
     renamed: Mapping[str, str] | None = None,
-    defaults: Mapping[str, Any] | None = None,
+    moved: Mapping[str, str] | None = None,
 ) -> None:
-    """Mount ``function`` as a command of ``app``; ``renamed`` maps old options to new ones for one release."""
+    """Mount ``function`` as a command of ``app``.
+
+    For one release, ``renamed`` maps old options to new ones, and ``moved`` old options to what to do instead.
+    """
     own, shown = declarations(function), declarations(show)
     extra = [n for n, p in inspect.signature(show).parameters.items() if p.kind is p.KEYWORD_ONLY]
     parameters = [
-        *_options(function, own, defaults or {}),
-        *(one for one in _options(show, shown, {}) if one.name in extra),
+        *_options(function, own),
+        *(one for one in _options(show, shown) if one.name in extra),
     ]
     takes_settings = SETTINGS in own
 
     def run(**values: Any) -> None:
         printing = {key: _value(key, values.pop(key), *shown[key]) for key in extra}
+        for key, value in printing.items():  # before any work is done
+            if shown[key][0].metavar == "FILE" and value and not Path(value).absolute().parent.is_dir():
+                folder = Path(value).absolute().parent
+                raise InputError(f"{key} is '{value}' but there is no folder '{folder}'; make it first", parameter=key)
         if takes_settings:
             _place_words(values, own)
         arguments = {key: _value(key, value, *own[key]) for key, value in values.items()}
-        show(function(**arguments), **printing)
+        try:
+            show(function(**arguments), **printing)
+        except KeyboardInterrupt as error:
+            typer.echo(f"litebert: {str(error) or 'stopped'}", err=True)
+            raise SystemExit(130) from None
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__doc__ = inspect.getdoc(function)
     run.__litebert_function__ = function  # type: ignore[attr-defined]
-    cls = type("Command", (SignatureCommand,), {"renamed": dict(renamed or {}), "takes_settings": takes_settings})
+    kept = {"renamed": dict(renamed or {}), "moved": dict(moved or {}), "takes_settings": takes_settings}
+    cls = type("Command", (SignatureCommand,), kept)
     app.command(name or function.__name__.replace("_", "-"), cls=cls, rich_help_panel=panel)(run)
 
 
@@ -59,6 +72,7 @@ class SignatureCommand(TyperCommand):
     """A command that still understands renamed options, and takes fields of a recipe as options, too."""
 
     renamed: ClassVar[Mapping[str, str]] = {}
+    moved: ClassVar[Mapping[str, str]] = {}
     takes_settings: ClassVar[bool] = True
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -69,6 +83,8 @@ class SignatureCommand(TyperCommand):
         found = []
         for place, word in enumerate(args):
             flag, equals, value = word.partition("=")
+            if flag in self.moved and "--" not in args[:place]:
+                raise InputError(f"{flag} has moved: {self.moved[flag]}")
             if flag in self.renamed and "--" not in args[:place]:
                 log.warning("%s is now %s; the old name goes with the next release", flag, self.renamed[flag])
                 flag = self.renamed[flag]
@@ -98,18 +114,17 @@ class SignatureCommand(TyperCommand):
         return words
 
 
-def _options(
-    function: Callable[..., Any], declared: Mapping[str, tuple[Param, Any]], defaults: Mapping[str, Any]
-) -> list[inspect.Parameter]:
+def _options(function: Callable[..., Any], declared: Mapping[str, tuple[Param, Any]]) -> list[inspect.Parameter]:
     """The parameters of a function as Typer reads them, arguments first."""
     found = []
     for name, parameter in inspect.signature(function).parameters.items():
         param, hint = declared.get(name, (Param(""), str))
         if param.python_only:
             continue
-        default = defaults.get(name, parameter.default)
+        default = parameter.default
         required = default is inspect.Parameter.empty
-        kind = list[str] if param.metavar.endswith("...") and _is_list(hint) else _cli_type(hint)
+        several = param.positional and param.metavar.endswith("...") and _is_list(hint)
+        kind = list[str] if several else _cli_type(hint)
         help_text = _help(param, hint, default)
         if param.positional or name == SETTINGS:
             info: Any = typer.Argument(help=help_text, metavar=param.metavar or name.upper(), show_default=False)
@@ -194,8 +209,12 @@ def _value(name: str, value: Any, param: Param, hint: Any) -> Any:
 
 def _place_words(values: dict[str, Any], declared: Mapping[str, tuple[Param, Any]]) -> None:
     """Sort the loose words: ``field=value`` of a parameter sets it, of the recipe stays; one other word is the data."""
-    rest = []
-    for word in values.get(SETTINGS) or ():
+    rest, words = [], list(values.get(SETTINGS) or ())
+    for name, value in values.items():  # an optional argument before them takes the first word
+        if name != SETTINGS and declared[name][0].positional and isinstance(value, str) and "=" in value:
+            words.insert(0, value)
+            values[name] = None
+    for word in words:
         field, equals, value = word.partition("=")
         if not equals and "data" in declared and values.get("data") is None:
             values["data"] = word

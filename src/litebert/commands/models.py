@@ -56,7 +56,9 @@ def show_runs(runs: "list[RunInfo]", *, as_json: AsJson = False) -> None:
         typer.echo(tree(runs) if runs else "no runs here")
 
 
-def show_card(report: "Report", *, out: Annotated[Path | None, Param("Write to this file.", short="o")] = None) -> None:
+def show_card(
+    report: "Report", *, out: Annotated[str | None, Param("Write to this file.", short="o", metavar="FILE")] = None
+) -> None:
     """The card as Markdown, to a file or to the screen."""
     from litebert.report import to_markdown
     from litebert.runs import write_atomically

@@ -291,7 +291,7 @@ def settings_from(
     *,
     bound: Bound | None,
     recipe: str = "budget",
-    device: str = "",
+    device: str = "auto",
     precision: str | None = None,
     save_every: str = "5m",
 ) -> PretrainSettings:

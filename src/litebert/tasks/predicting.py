@@ -111,7 +111,7 @@ def _counted(progress: Callable[[int], None], before: int, items: int) -> Callab
     return lambda share: progress(before + int(share * items))
 
 
-def load_predictor(folder: Path | str, *, device: str = "", depth: int | None = None) -> Predictor:
+def load_predictor(folder: Path | str, *, device: str = "auto", depth: int | None = None) -> Predictor:
     """A fine-tuned model, on a GPU where there is one."""
     where = torch.device(usable_device(device))
     if not model_folder(folder).is_dir():

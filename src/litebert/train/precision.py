@@ -12,14 +12,14 @@ LEAST_WIDTH = 128  # of a model for which bf16 pays on a CPU: 1.2 of the time at
 _CAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-def usable_device(asked: str = "") -> str:
-    """``cpu`` or ``cuda`` as asked, by default cuda where there is one; an error where there is no such device here."""
-    if not asked:
+def usable_device(asked: str = "auto") -> str:
+    """``cpu`` or ``cuda``; ``auto`` is cuda where there is one. An error where there is no such device here."""
+    if asked == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if asked not in ("cpu", "cuda"):
-        raise InputError(f"--device is '{asked}' but must be cpu or cuda")
+        raise InputError(f"device is '{asked}' but must be auto, cpu or cuda", parameter="device")
     if asked == "cuda" and not torch.cuda.is_available():
-        raise InputError("there is no CUDA device here; use --device cpu")
+        raise InputError("device is cuda but there is no CUDA device here; use cpu", parameter="device")
     return asked
 
 

@@ -7,6 +7,14 @@ import typer
 
 from litebert.errors import InputError
 
+
+def usable_device(device: str) -> str:
+    """The device to run on; torch is imported when a command runs."""
+    from litebert.train.precision import usable_device as usable
+
+    return usable(device)
+
+
 app = typer.Typer(help="Measure against other libraries, side by side in one run.", no_args_is_help=True)
 
 
@@ -19,7 +27,7 @@ def forward(
     count: Annotated[int, typer.Option(help="How many texts.")] = 128,
     mean: Annotated[float, typer.Option(help="Mean length of random texts, in tokens.")] = 25,
     batch: Annotated[int, typer.Option(help="Texts in a padded batch.")] = 32,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")] = "auto",
     compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Time torch.compile, too.")] = True,
     json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
@@ -40,7 +48,7 @@ def forward(
         count=count,
         mean=mean,
         batch=batch,
-        device=device,
+        device=usable_device(device),
         compiled=compiled,
     )
     if json:
@@ -62,7 +70,7 @@ def pretrain(
         str | None, typer.Argument(help="A preset or a folder.  [default: albert-small, on a GPU albert-base-v2]")
     ] = None,
     corpus: Annotated[Path | None, typer.Option(help="A token store; else random text of mixed lengths.")] = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")] = "auto",
     tokens: Annotated[int | None, typer.Option(help="Tokens of a step.  [default: 4096, on a GPU 65536]")] = None,
     length: Annotated[int | None, typer.Option(help="The most tokens of an input.  [default: 128, 512]")] = None,
     compiled: Annotated[
@@ -88,7 +96,7 @@ def pretrain(
     setting = choose_setting(
         model,
         store=corpus,
-        device=device,
+        device=usable_device(device),
         tokens=tokens,
         length=length,
         compiled=compiled,
@@ -110,7 +118,7 @@ def finetune(
     model: Annotated[str, typer.Argument(help="The folder of a pretrained model.")],
     data: Annotated[Path, typer.Option(help="The folder of GLUE with the task's own folder in it.")],
     task: Annotated[str, typer.Option(help="Whose texts to train on.")] = "sst2",
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")] = "auto",
     batch: Annotated[list[int] | None, typer.Option(help="Examples of a step.  [default: 32 and 128]")] = None,
     steps: Annotated[int, typer.Option(help="Steps that are timed; 0: what suits the device.")] = 0,
     turns: Annotated[int, typer.Option(help="How often each engine is timed, the best counting; 0: as suits.")] = 0,
@@ -137,7 +145,7 @@ def finetune(
         if side not in ("", *SIDES):
             raise InputError(f"--side is '{side}' but must be ours or theirs")
         found = bench_quality(
-            QualitySettings(model=model, device=device, epochs=epochs),
+            QualitySettings(model=model, device=usable_device(device), epochs=epochs),
             data,
             tasks=tasks.split(","),
             sides=[name for name in SIDES if side in ("", name)],
@@ -148,7 +156,9 @@ def finetune(
         return
     from litebert_lab.bench.finetune import BATCHES, bench_finetune, table
 
-    report = bench_finetune(model, data, task=task, device=device, batches=batch or BATCHES, steps=steps, turns=turns)
+    report = bench_finetune(
+        model, data, task=task, device=usable_device(device), batches=batch or BATCHES, steps=steps, turns=turns
+    )
     typer.echo(json_module.dumps(dataclasses.asdict(report), indent=2) if json else table(report))
 
 

@@ -57,13 +57,14 @@ class ComparisonRequest:
     def settings(self, data: "TaskData", words: tuple[str, ...] = ()) -> "FinetuneSettings":
         from litebert.tasks.prepare import FinetuneSettings
         from litebert.tasks.recipes import read_finetune_recipe
+        from litebert.train.precision import usable_device
 
         return FinetuneSettings(
             model=self.model,
             out=self.output,
             recipe=read_finetune_recipe("budget", data.name, data.kind, [*words, *self.words]),
             resume=self.resume,
-            device=self.device,
+            device=usable_device(self.device),
         )
 
     def check(self) -> None:
@@ -95,7 +96,7 @@ def compare(
         bool, typer.Option("--recover", help="What is left learns from the whole model, too (see distill).")
     ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the runs in the folder.")] = False,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Fine-tune with every strategy and number of layers dropped: the tables of Poor Man's BERT for your model."""

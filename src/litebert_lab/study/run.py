@@ -44,7 +44,7 @@ class StudySettings:
     seeds: int = 1
     recipe: str = "budget"
     words: tuple[str, ...] = ()
-    device: str = ""
+    device: str = "auto"
     precision: str | None = None
     compiled: bool | None = None
     micro_tokens: int = 0

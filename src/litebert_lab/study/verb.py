@@ -23,7 +23,7 @@ def study(
     seeds: Annotated[int, typer.Option(help="Runs of each row; more than one measures the noise of training.")] = 1,
     preset: Annotated[str, typer.Option(help="The model that rows are made from.")] = "albert-base",
     recipe: Annotated[str, typer.Option(help="budget or paper.")] = "budget",
-    device: Annotated[str, typer.Option(help="cpu or cuda; by default cuda where there is one.")] = "",
+    device: Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")] = "auto",
     precision: Annotated[str | None, typer.Option(help="bf16, fp16 or fp32.")] = None,
     compiled: Annotated[
         bool | None, typer.Option("--compile/--no-compile", help="torch.compile; on a GPU by default.")

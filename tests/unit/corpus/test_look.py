@@ -148,8 +148,8 @@ def test_verb(store_folder, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--split", "foo"], "no split 'foo'"),
-        (["--html", "nowhere/look.html"], "no folder nowhere"),
+        (["--split", "foo"], "split is 'foo' but must be one of train, held_out"),
+        (["--html", "nowhere/look.html"], "nowhere"),
     ],
 )
 def test_mistakes_are_errors_and_not_notes(store_folder, arguments, message):
@@ -162,7 +162,7 @@ def test_verify_finds_a_damaged_shard(store_folder, tmp_path):
     copy = tmp_path / "store"
     shutil.copytree(store_folder, copy)
     result = CliRunner().invoke(app, ["corpus", "verify", str(copy)])
-    assert result.exit_code == 0 and "is whole" in result.stdout
+    assert result.exit_code == 0 and "is intact" in result.stdout
     tokens = copy / "train-00000" / "tokens.bin"
     data = tokens.read_bytes()
     tokens.write_bytes(data[:1000] + bytes([data[1000] ^ 1]) + data[1001:])

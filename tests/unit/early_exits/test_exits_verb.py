@@ -110,8 +110,8 @@ def test_heads_see_the_pooled_token_and_the_mean_of_all(model, family):
 def test_mistakes_of_exits_get_one_sentence(litebert, model, table, tmp_path):
     folder, data = model(), table()
     for words, said in (
-        ([folder, "--data", data], "-o FOLDER"),
-        ([folder, "--data", data, "-o", data], "is a file"),
+        ([folder, "--data", data], "--out is missing"),
+        ([folder, "--data", data, "-o", data], "a file; name a folder"),
         ([folder, "--data", data, "--items", 1, "-o", tmp_path / "x"], "--items is 1"),
         ([tmp_path / "none", "--data", data, "-o", tmp_path / "x"], "there is no folder"),
         ([folder, "-o", tmp_path / "x"], "data is missing"),

@@ -43,13 +43,13 @@ def test_what_it_came_from_is_kept(litebert, model_folder, tmp_path):
 def test_layers_that_do_nothing_go_first(family, strategy, litebert, model_folder, text):
     """Greedily by the final states: a masked-LM head with random weights may like any layer gone."""
     model = model_folder(family, (2, 5), (), share="none")
-    words = ["--drop", 2, "--strategy", strategy, "--text", text, "--dry-run", "--json"]
+    words = ["--drop", 2, "--strategy", strategy, "--texts", text, "--dry-run", "--json"]
     code, out, _ = litebert("shrink", model, *words)
     assert code == 0 and json.loads(out)["dropped"] == [2, 5]
 
 
 def test_greedy_says_what_it_went_by(litebert, model_folder, text):
-    words = ["--drop", 2, "--strategy", "greedy", "--text", text, "--dry-run", "--json"]
+    words = ["--drop", 2, "--strategy", "greedy", "--texts", text, "--dry-run", "--json"]
     with_head = json.loads(litebert("shrink", model_folder(), *words)[1])
     assert with_head["measure"] == "loss on masked tokens"
     assert sorted(step["layer"] for step in with_head["scores"][1:]) == with_head["dropped"]
@@ -62,7 +62,7 @@ def test_dropping_shared_layers_is_explained(litebert, model_folder, text, tmp_p
     model = model_folder("albert")
     said = set()
     for strategy in ("top", "even", "contribution", "greedy"):
-        words = ["--drop", 2, "--strategy", strategy, "--text", text, "-o", tmp_path / strategy]
+        words = ["--drop", 2, "--strategy", strategy, "--texts", text, "-o", tmp_path / strategy]
         code, out, _ = litebert("shrink", model, *words)
         assert code == 0 and "every strategy that drops 2 gives this same model" in out
         assert "has the same number of parameters" in out and "depth=4" in out
@@ -101,8 +101,8 @@ def test_equivalent_strategies_are_named_for_groups(litebert, model_folder):
         (["--keep", "1", "--strategy", "top"], "leave out strategy"),
         ([], "give either drop, the number of layers"),
         (["--drop", "2", "--strategy", "botom"], "did you mean 'bottom'?"),
-        (["--drop", "2", "--strategy", "greedy", "--text", "nowhere.txt"], "there is no file or folder 'nowhere.txt'"),
-        (["--drop", "2", "--device", "tpu"], "must be cpu or cuda"),
+        (["--drop", "2", "--strategy", "greedy", "--texts", "nowhere.txt"], "there is no file or folder 'nowhere.txt'"),
+        (["--drop", "2", "--device", "tpu"], "must be auto, cpu or cuda"),
     ],
 )
 def test_errors_are_one_line(words, said, litebert, model_folder, tmp_path):
@@ -111,10 +111,12 @@ def test_errors_are_one_line(words, said, litebert, model_folder, tmp_path):
     assert not (tmp_path / "small").exists()
 
 
-def test_columns_are_not_named_by_text(litebert, model_folder, tmp_path):
-    words = ("--tolerance", "1%", "--data", "tickets.csv", "--text", "body", "-o", tmp_path / "found")
+def test_files_of_texts_are_not_named_by_text(litebert, model_folder, text, tmp_path):
+    words = ("--drop", "2", "--strategy", "greedy", "--text", text, "-o", tmp_path / "small")
     code, _, err = litebert("shrink", model_folder(), *words)
-    assert code == 2 and "--columns" in err and not (tmp_path / "found").exists()
+    assert code == 2 and "texts" in err and not (tmp_path / "small").exists()
+    code, _, err = litebert("shrink", model_folder(), *words[:4], "--texts", "500", "-o", tmp_path / "small")
+    assert code == 2 and "'500'" in err and "max_texts" in err
 
 
 def test_the_whole_model_is_never_overwritten(litebert, model_folder):
@@ -123,7 +125,7 @@ def test_the_whole_model_is_never_overwritten(litebert, model_folder):
     assert code == 2 and "the model itself" in err
     assert model_config(model).encoder.num_layers == 6
     code, _, err = litebert("shrink", model, "--drop", 2)
-    assert code == 2 and "-o FOLDER" in err
+    assert code == 2 and "out is missing" in err
 
 
 def test_another_model_is_overwritten_only_with_overwrite(litebert, model_folder, tmp_path):

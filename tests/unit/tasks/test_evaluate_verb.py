@@ -114,10 +114,10 @@ def test_a_model_that_has_the_labels_in_another_order_is_understood(model, tmp_p
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ([], "give a model folder to evaluate, or a file of predictions"),
-        (["MODEL", "--predictions", "x"], "one of the two"),
-        (["nowhere", "--data", "DATA"], "there is no folder 'nowhere'"),
-        (["--predictions", "x", "--depths", "2"], "--depths needs a model"),
+        ([], "give either a model or predictions"),
+        (["MODEL", "--predictions", "x"], "give either a model or predictions"),
+        (["nowhere", "--data", "DATA"], "nowhere"),
+        (["--predictions", "x", "--depths", "2"], "depths needs a model"),
         (["--predictions", "x"], "data is missing: name a task"),
         (["--predictions", "x", "--data", "none.csv"], r"no file or folder 'none\.csv'"),
         (["--predictions", "x", "--task", "sst-2", "--data", "."], "no task 'sst-2'; did you mean 'sst2'"),
@@ -125,7 +125,7 @@ def test_a_model_that_has_the_labels_in_another_order_is_understood(model, tmp_p
         (["--predictions", "x", "--task", "sst2", "--data", ".", "--text", "a"], "sst2 knows its own columns"),
         (["MODEL", "--data", "DATA", "--depths", "9"], "the model has depths 1 to 3"),
         (["MODEL", "--data", "DATA", "--depths", "two"], "must be numbers"),
-        (["MODEL", "--data", "DATA", "--device", "gpu"], "--device is 'gpu' but must be cpu or cuda"),
+        (["MODEL", "--data", "DATA", "--device", "gpu"], "device is 'gpu' but must be auto, cpu"),
         (["MODEL", "--data", "DATA", "--label", "lable"], "no column 'lable'; did you mean 'label'"),
         (["MODEL", "--data", "ODD"], "line 2: the label 'maybe' is not among"),
         (["MODEL", "--data", "DATA", "--html", "nowhere/page.html"], "there is no folder"),
