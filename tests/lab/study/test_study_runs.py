@@ -118,7 +118,7 @@ def command(study: StudySettings) -> list[str]:
 
 def started(study: StudySettings) -> "subprocess.Popen[str]":
     """The command in a process of its own, with as many threads as here: sums must come out the same."""
-    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
+    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads()), "COLUMNS": "200"}
     line = [sys.executable, "-m", "litebert_lab", *command(study)]
     return subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
