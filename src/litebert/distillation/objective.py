@@ -21,8 +21,7 @@ from litebert.distillation.settings import DistillSettings
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
 from litebert.tasks.batches import TaskBatch
-from litebert.tasks.kinds import KINDS, Outputs
-from litebert.tasks.objective import TaskObjective, takes_segments
+from litebert.tasks.objective import SOFT_LOSSES, Outputs, TaskObjective, head_outputs, takes_segments
 from litebert.train.objective import Part
 
 LEAST_VARIANCE = 1e-6  # one token has none
@@ -53,7 +52,7 @@ class DistillObjective:
             taught, wanted = self._run(self.teacher, tensors, longest)
         parts = self.own.judge(answers, tensors, longest)
         parts["soft"] = _without_right(
-            KINDS[self.own.kind].soft_loss(answers.scores, taught.scores, tensors, self.settings.temperature)
+            SOFT_LOSSES[self.own.kind](answers.scores, taught.scores, tensors, self.settings.temperature)
         )
         if self.settings.states != "none":
             heads = cast(Mapping[str, nn.Module], network.heads)
@@ -68,7 +67,7 @@ class DistillObjective:
             states = network.encoder.states(tensors["ids"], layout, segments)
         else:
             states = [network.encoder(tensors["ids"], layout, segments)]
-        return KINDS[self.own.kind].outputs(network, states[-1], layout), states
+        return head_outputs(network, self.own.kind, states[-1], layout), states
 
 
 def mapped_depths(student: int, teacher: int) -> list[int]:

@@ -18,14 +18,13 @@ from litebert.nn.network import Network
 from litebert.runs import Parent, parent_of
 from litebert.tasks.columns import Names
 from litebert.tasks.examples import TaskData, TaskSpec
-from litebert.tasks.kinds import KINDS
-from litebert.tasks.objective import TaskObjective
+from litebert.tasks.objective import SOFT_LOSSES, TaskObjective
 from litebert.tasks.predicting import check_fits, read_spec
 from litebert.tasks.sources import read_task
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.objective import Objective
 
-TAUGHT = tuple(kind.name for kind in KINDS.values() if kind.can_be_distilled)
+TAUGHT = tuple(SOFT_LOSSES)
 
 
 @dataclass(frozen=True)

@@ -1,28 +1,23 @@
-"""What every kind of task must know: how its items become inputs and targets, what its head gives and loses, how that
-is decoded, scored and shown, and what chance would reach.
+"""What every kind of task must know: how its items become inputs and targets, how the scores of its head are decoded,
+evaluated and shown, and what chance would reach.
 
 A kind is one object without state. Everything else in ``tasks`` asks it and never branches on its name. ``TextKind``
-is what the kinds whose items are one text or a pair have in common.
+is what the kinds whose items are one text or a pair have in common. No torch here, so that predictions can be decoded
+where torch is not installed; heads and losses are in ``litebert.tasks.objective``.
 
-T tokens, S sequences, L labels, U units of learning, R inputs. Filling (a label of -100, a value that is NaN) counts
-for nothing.
+T tokens, L labels, R inputs.
 """
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
-import torch.nn.functional as F
-from torch import Tensor
 
 from litebert.errors import InputError
-from litebert.nn.layout import Layout
-from litebert.nn.network import HeadName, Network
-from litebert.tasks.batches import IGNORED
 from litebert.tasks.encoding import Inputs, Pile, Targets, TextIds, joined
 from litebert.tasks.examples import (
     Choice,
@@ -35,22 +30,12 @@ from litebert.tasks.examples import (
     TaskSpec,
 )
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.objective import Part
 
 CHUNK = 2048  # items whose texts are tokenised at once
 SMALLEST = 1e-12  # of a probability, before its logarithm is taken
 Floats = npt.NDArray[np.float32]
 Metric = Callable[[Sequence[Any], Sequence[Any], int], float]  # targets, predictions, number of labels
 Confusion = tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True)
-class Outputs:
-    """What a head gives: ``scores`` (S, L), (S, 1) of options; for spans of every token, and of the whole."""
-
-    scores: Tensor
-    ends: Tensor | None = None
-    answerable: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -78,7 +63,7 @@ class TaskKind(ABC):
 
     name: ClassVar[Kind]
     described: ClassVar[str]  # in messages
-    head: ClassVar[HeadName] = "classify"
+    head: ClassVar[Literal["classify", "choice", "span"]] = "classify"
     problem: ClassVar[str] = ""  # ``problem_type`` in transformers' words
     metrics: ClassVar[Mapping[str, Metric]] = {}
     default_metrics: ClassVar[tuple[str, ...]]  # of a person's own data, the one to optimise first
@@ -89,7 +74,6 @@ class TaskKind(ABC):
     needs_rows: ClassVar[bool] = False  # whether an item is more than one text or two
     per_token: ClassVar[bool] = False  # whether the head scores tokens, and a unit of learning is an input
     chooses: ClassVar[bool] = False  # whether the inputs of a unit are options to choose from
-    can_be_distilled: ClassVar[bool] = False
 
     # From items to inputs and targets
 
@@ -129,26 +113,9 @@ class TaskKind(ABC):
     def _targets(self, found: Sequence[Any], bounds: npt.NDArray[np.int64], num_labels: int) -> Targets:
         return Targets(bounds, labels=np.asarray(found, np.int64))
 
-    # Head and loss
-
     def head_labels(self, labels: tuple[str, ...]) -> tuple[str, ...]:
         """What the columns of the head are called."""
         return labels or ("0", "1")
-
-    def outputs(self, network: Network, states: Tensor, layout: Layout) -> Outputs:
-        """What the head gives for states, in fp32."""
-        return Outputs(network.heads[self.head](network.pooled(states, layout)).float())
-
-    @abstractmethod
-    def loss(self, outputs: Outputs, tensors: Mapping[str, Tensor], *, longest: int, options: int) -> dict[str, Part]:
-        """The loss of a head's outputs, as sums; the means over units are those that Hugging Face's heads take."""
-
-    def soft_loss(self, found: Tensor, taught: Tensor, tensors: Mapping[str, Tensor], temperature: float) -> Tensor:
-        """How far scores are from a teacher's at a temperature, summed over the units of a batch.
-
-        Softened losses are multiplied by the squared temperature, or their gradients would shrink with it.
-        """
-        raise NotImplementedError(f"{self.name} cannot be distilled")
 
     # From scores to predictions
 
@@ -253,19 +220,6 @@ class TextKind(TaskKind):
         if spec.pairs and second is None:
             raise InputError("this model reads pairs of texts; give the second ones as pairs")
         return Example(key=key, first=first, second=second)
-
-
-def class_loss(scores: Tensor, labels: Tensor) -> Part:
-    """Cross-entropy with one label a row."""
-    loss = F.cross_entropy(scores, labels, ignore_index=IGNORED, reduction="sum")
-    return Part(loss, (scores.detach().argmax(-1) == labels).sum())
-
-
-def yes_or_no_loss(scores: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Loss of every cell, whether it is right, and whether it counts (filling is NaN and does not)."""
-    real = ~wanted.isnan()
-    lost = F.binary_cross_entropy_with_logits(scores, wanted.nan_to_num(), reduction="none")
-    return lost.masked_fill(~real, 0.0), ((scores.detach() > 0) == (wanted > 0.5)) & real, real
 
 
 def softmax(row: Floats) -> npt.NDArray[np.float64]:

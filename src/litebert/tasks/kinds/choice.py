@@ -5,19 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from litebert.errors import InputError
-from litebert.nn.layout import Layout
-from litebert.nn.network import Network
 from litebert.tasks.encoding import Inputs, Pile, TextIds
 from litebert.tasks.examples import LETTERS, EncodingSettings, Item, ItemPrediction, Prediction, TaskSpec
 from litebert.tasks.examples import Choice as ChoiceItem
-from litebert.tasks.kinds.base import HeadScores, Metric, Outputs, TaskKind, class_loss, most_likely, row_text, softmax
+from litebert.tasks.kinds.base import HeadScores, Metric, TaskKind, most_likely, row_text, softmax
 from litebert.tasks.metrics import accuracy
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.objective import Part
 
 PASSAGES = ("passage", "context", "article", "story", "premise")
 QUESTIONS = ("question", "query", "text", "sentence")
@@ -44,13 +39,6 @@ class Choice(TaskKind):
         ids = TextIds(tokenizer, [text for _, one, other in pairs for text in (one, other)])
         for number, one, other in pairs:
             pile.add(number, tokenizer.lay_out(ids[one], ids[other], settings.length))
-
-    def outputs(self, network: Network, states: Tensor, layout: Layout) -> Outputs:
-        return Outputs(network.heads[self.head](network.pooled(states, layout), 1).float())
-
-    def loss(self, outputs: Outputs, tensors: Mapping[str, Tensor], *, longest: int, options: int) -> dict[str, Part]:
-        labels = tensors["labels"]
-        return {"task": class_loss(_grid(outputs.scores, tensors["cells"], len(labels), options), labels)}
 
     def decode(self, items: Sequence[Item], inputs: Inputs, scores: HeadScores, spec: TaskSpec) -> list[ItemPrediction]:
         bounds = inputs.of_items(len(items))
@@ -90,10 +78,3 @@ def _option_pairs(item: ChoiceItem) -> Iterator[tuple[str, str]]:
             yield item.passage, item.question.replace("_", option)
         else:
             yield item.passage, f"{item.question} {option}"
-
-
-def _grid(scores: Tensor, cells: Tensor, units: int, options: int) -> Tensor:
-    """(S, 1) scores of options as (units, options); a question with fewer options has no weight on the others."""
-    lowest = torch.finfo(scores.dtype).min
-    flat = scores.new_full((units * options + 1,), lowest)  # the last cell is for filling
-    return flat.index_copy(0, cells, scores.squeeze(-1))[:-1].view(units, options)

@@ -4,10 +4,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
-import torch.nn.functional as F
-from torch import Tensor
-
-from litebert.tasks.batches import IGNORED
 from litebert.tasks.encoding import Inputs
 from litebert.tasks.examples import Example, Item, ItemPrediction, Prediction, TaskSpec
 from litebert.tasks.kinds.base import (
@@ -16,16 +12,13 @@ from litebert.tasks.kinds.base import (
     HeadScores,
     LabelScore,
     Metric,
-    Outputs,
     TextKind,
-    class_loss,
     entropy,
     label_score,
     most_likely,
     softmax,
 )
 from litebert.tasks.metrics import accuracy, binary_f1, confusion, macro_f1, matthews
-from litebert.train.objective import Part
 
 
 class Classify(TextKind):
@@ -44,15 +37,6 @@ class Classify(TextKind):
     item_measure = "accuracy"
     has_classes = True
     single_label = True
-    can_be_distilled = True
-
-    def loss(self, outputs: Outputs, tensors: Mapping[str, Tensor], *, longest: int, options: int) -> dict[str, Part]:
-        return {"task": class_loss(outputs.scores, tensors["labels"])}
-
-    def soft_loss(self, found: Tensor, taught: Tensor, tensors: Mapping[str, Tensor], temperature: float) -> Tensor:
-        target, ours = (taught / temperature).log_softmax(-1), (found / temperature).log_softmax(-1)
-        lost = F.kl_div(ours, target, reduction="none", log_target=True).sum(-1)
-        return temperature**2 * lost.masked_fill(tensors["labels"] == IGNORED, 0.0).sum()
 
     def _decode_row(self, key: str, row: Floats) -> ItemPrediction:
         return most_likely(key, softmax(row))

@@ -6,8 +6,6 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
-import torch.nn.functional as F
-from torch import Tensor
 
 from litebert.tasks.encoding import Inputs, Targets
 from litebert.tasks.examples import Example, Item, ItemPrediction, Prediction, TaskSpec
@@ -16,14 +14,11 @@ from litebert.tasks.kinds.base import (
     Floats,
     LabelScore,
     Metric,
-    Outputs,
     TextKind,
     entropy,
     label_score,
-    yes_or_no_loss,
 )
 from litebert.tasks.metrics import LabelSet, exact_sets, macro_set_f1, micro_f1, set_f1
-from litebert.train.objective import Part
 
 
 class Multilabel(TextKind):
@@ -40,23 +35,12 @@ class Multilabel(TextKind):
     default_metrics = ("micro_f1", "macro_f1", "exact_match")
     item_measure = "F1 of an item"
     has_classes = True
-    can_be_distilled = True
 
     def _targets(self, found: Sequence[LabelSet], bounds: npt.NDArray[np.int64], num_labels: int) -> Targets:
         many = np.zeros((len(found), num_labels), np.float32)
         for row, target in enumerate(found):
             many[row, list(target)] = 1.0
         return Targets(bounds, values=many)
-
-    def loss(self, outputs: Outputs, tensors: Mapping[str, Tensor], *, longest: int, options: int) -> dict[str, Part]:
-        """An item's loss is the mean over its labels, and it is right where all of them are."""
-        lost, right, _ = yes_or_no_loss(outputs.scores, tensors["values"])
-        return {"task": Part(lost.mean(-1).sum(), right.all(-1).sum())}
-
-    def soft_loss(self, found: Tensor, taught: Tensor, tensors: Mapping[str, Tensor], temperature: float) -> Tensor:
-        target = (taught / temperature).sigmoid()
-        lost = F.binary_cross_entropy_with_logits(found / temperature, target, reduction="none")
-        return temperature**2 * lost.masked_fill(tensors["values"].isnan(), 0.0).mean(-1).sum()
 
     def _decode_row(self, key: str, row: Floats) -> ItemPrediction:
         shares = 1 / (1 + np.exp(-row.astype(np.float64)))

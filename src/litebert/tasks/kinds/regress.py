@@ -5,15 +5,11 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
-import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 from litebert.tasks.encoding import Inputs, Targets
 from litebert.tasks.examples import Example, ItemPrediction, Prediction, TaskSpec
-from litebert.tasks.kinds.base import Floats, Metric, Outputs, TextKind
+from litebert.tasks.kinds.base import Floats, Metric, TextKind
 from litebert.tasks.metrics import mean_absolute_error, pearson, root_mean_squared_error, spearman
-from litebert.train.objective import Part
 
 NUMBER = "score"  # what a number to predict is called
 
@@ -33,24 +29,12 @@ class Regress(TextKind):
     default_metrics = ("pearson", "spearman", "mean_absolute_error")
     item_measure = "mean absolute error"
     in_units = True
-    can_be_distilled = True
 
     def _targets(self, found: Sequence[float], bounds: npt.NDArray[np.int64], num_labels: int) -> Targets:
         return Targets(bounds, values=np.asarray(found, np.float32))
 
     def head_labels(self, labels: tuple[str, ...]) -> tuple[str, ...]:
         return labels or (NUMBER,)
-
-    def loss(self, outputs: Outputs, tensors: Mapping[str, Tensor], *, longest: int, options: int) -> dict[str, Part]:
-        found, wanted = outputs.scores.squeeze(-1), tensors["values"]
-        real = ~wanted.isnan()
-        lost = F.mse_loss(found, wanted.nan_to_num(), reduction="none").masked_fill(~real, 0.0).sum()
-        return {"task": Part(lost, torch.full_like(lost.detach(), float("nan")))}
-
-    def soft_loss(self, found: Tensor, taught: Tensor, tensors: Mapping[str, Tensor], temperature: float) -> Tensor:
-        """Numbers have no temperature."""
-        lost = F.mse_loss(found, taught, reduction="none")[:, 0]
-        return lost.masked_fill(tensors["values"].isnan(), 0.0).sum()
 
     def _decode_row(self, key: str, row: Floats) -> ItemPrediction:
         return ItemPrediction(key=key, label=float(row[0]))

@@ -6,26 +6,19 @@ for that where the model has one (ALBERT appendix A.4). The paper's code asks th
 earlier in training.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from litebert.errors import InputError
-from litebert.nn.attention import keys_allowed, pad
-from litebert.nn.heads import Span as SpanHead
-from litebert.nn.layout import Layout
-from litebert.nn.network import Network
 from litebert.tasks.encoding import NULL, OUTSIDE, Inputs, Pile, Small, Targets, TextIds
 from litebert.tasks.examples import EncodingSettings, Item, ItemPrediction, Prediction, Question, TaskSpec
-from litebert.tasks.kinds.base import Floats, HeadScores, Outputs, TaskKind, class_loss, row_text, yes_or_no_loss
+from litebert.tasks.kinds.base import Floats, HeadScores, TaskKind, row_text
 from litebert.tasks.metrics import best_threshold, score_answer, score_answers
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.objective import Part
 
 BEST = 20  # stretches that are kept, and tokens that one may begin or end with
 MOST_TOKENS = 30  # of an answer
@@ -89,24 +82,6 @@ class Span(TaskKind):
             starts[row], ends[row] = found or (null, null)
             answered[row] = float(found is not None)
         return Targets(np.arange(len(inputs) + 1), labels=starts, ends=ends, answered=answered)
-
-    def outputs(self, network: Network, states: Tensor, layout: Layout) -> Outputs:
-        head = cast(SpanHead, network.heads[self.head])
-        starts, ends = head(states)
-        sure = head.has_answer(states, layout).float() if head.answerable is not None else None
-        return Outputs(starts.float(), ends.float(), sure)
-
-    def loss(self, outputs: Outputs, tensors: Mapping[str, Tensor], *, longest: int, options: int) -> dict[str, Part]:
-        assert outputs.ends is not None
-        layout = Layout(tensors["starts"], tensors["positions"], longest)
-        start, end = (_rows(scores, layout) for scores in (outputs.scores, outputs.ends))
-        first, last = class_loss(start, tensors["labels"]), class_loss(end, tensors["ends"])
-        both = (start.argmax(-1) == tensors["labels"]) & (end.argmax(-1) == tensors["ends"])
-        parts = {"task": Part((first.loss + last.loss) / 2, both.sum())}
-        if outputs.answerable is not None:
-            lost, right, _ = yes_or_no_loss(outputs.answerable, tensors["answered"])
-            parts["answerable"] = Part(lost.sum(), right.sum())
-        return parts
 
     def decode(self, items: Sequence[Item], inputs: Inputs, scores: HeadScores, spec: TaskSpec) -> list[ItemPrediction]:
         return [decide(answer, spec) for answer in best_answers(cast(Sequence[Question], items), inputs, scores)]
@@ -242,12 +217,6 @@ def _best_share(scores: Sequence[float]) -> float:
         return 0.0
     away = np.exp(np.asarray(scores) - max(scores))
     return float((away / away.sum())[0])
-
-
-def _rows(scores: Tensor, layout: Layout) -> Tensor:
-    """(T) scores of tokens as (S, N) for N longest, with no weight on what is no token."""
-    lowest = torch.finfo(scores.dtype).min
-    return pad(scores, layout).masked_fill(~keys_allowed(layout), lowest)
 
 
 def _null_place(places: Small) -> int:
