@@ -6,21 +6,37 @@
 
 from typing import TYPE_CHECKING, Any
 
-from litebert.api import build_corpus, distill, exits, finetune, layers, plan, pretrain, shrink, train_tokenizer
+from litebert.api import (
+    build_corpus,
+    distill,
+    exits,
+    export,
+    finetune,
+    layers,
+    load,
+    plan,
+    pretrain,
+    shrink,
+    train_tokenizer,
+)
 from litebert.errors import InputError
 from litebert.version import __version__
 
 if TYPE_CHECKING:
-    from litebert.model import Model, Prediction, load
+    from litebert.model import Model
+    from litebert.runtime import Runtime
+    from litebert.tasks.examples import Prediction
 
 __all__ = [
     "InputError",
     "Model",
     "Prediction",
+    "Runtime",
     "__version__",
     "build_corpus",
     "distill",
     "exits",
+    "export",
     "finetune",
     "layers",
     "load",
@@ -31,9 +47,12 @@ __all__ = [
 ]
 
 
+_LATER = {"Model": "litebert.model", "Runtime": "litebert.runtime", "Prediction": "litebert.tasks.examples"}
+
+
 def __getattr__(name: str) -> Any:
-    if name in ("load", "Model", "Prediction"):
+    if name in _LATER:
         from importlib import import_module
 
-        return getattr(import_module("litebert.model"), name)
+        return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module 'litebert' has no attribute '{name}'")

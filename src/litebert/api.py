@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from litebert.durations import parse_duration
 from litebert.errors import InputError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from litebert.corpus.store import Store
     from litebert.distillation.teacher import Teacher
     from litebert.early_exits.run import ExitReport
+    from litebert.exporting.folder import Exported
     from litebert.model import Model
     from litebert.planning.plan import Plan
     from litebert.pretraining.held_out import DepthScore
@@ -99,6 +100,33 @@ class Run:
         from litebert.model import load
 
         return load(self.folder / "model")
+
+
+def load(
+    source: PathLike,
+    *,
+    device: str = "auto",
+    dtype: Any = None,
+    depth: int | None = None,
+    threads: int | None = None,
+) -> "Model":
+    """A model from a folder (ours, exported, or Hugging Face's), by a shipped name, a preset or its Hub name.
+
+    ``device`` auto is a GPU where there is one; ``dtype`` is float32 unless given; ``depth`` runs only the first layers
+    unless a call names another. An exported folder gives a ``Runtime``: it answers the same questions without torch, on
+    a CPU, with ``threads`` texts at a time.
+    """
+    from litebert.runtime import Runtime, is_exported
+
+    if is_exported(Path(source)):
+        if str(device) not in ("auto", "cpu") or dtype is not None:
+            raise InputError("an exported model runs on the CPU as it was written; leave out device and dtype")
+        return cast("Model", Runtime(source, depth=depth, threads=threads))
+    if threads is not None:
+        raise InputError(f"threads is for exported models; {source} is not one")
+    from litebert.model import load as load_torch
+
+    return load_torch(source, device=device, dtype=dtype, depth=depth)
 
 
 @checked
@@ -701,6 +729,38 @@ def convert(
     return Converted(Path(out), to == "hf" or is_native(loaded.network.config.encoder))
 
 
+@checked
+def export(
+    model: Annotated[PathLike, Param("A model folder, a run, a shipped name or a Hub name.", positional=True)],
+    *,
+    out: Annotated[PathLike, Param("The folder to write.", short="o")],
+    bits: Annotated[int, Param("Bits of a weight: 8, or 4 (stored in 4, computed in 8).", low=4, high=32)] = 8,
+    int8: Annotated[bool, Param("The same as bits=8, which is the default.")] = False,
+    fp32: Annotated[bool, Param("The same as bits=32: nothing is quantised.")] = False,
+    per_tensor: Annotated[
+        bool, Param("One scale for all activations of a product, for browsers (default: one for each token).")
+    ] = False,
+    depth: Annotated[int | None, Param("Write only the first layers.", low=1)] = None,
+    standard: Annotated[
+        bool, Param("Also write onnx/model.onnx and onnx/model_quantized.onnx for other programs.")
+    ] = True,
+    overwrite: Annotated[bool, Param("Replace a folder that export wrote.")] = False,
+) -> "Exported":
+    """Write a model as ONNX files that run without torch, in 8 bits by default."""
+    from litebert.model import load as load_torch
+
+    asked = {bits} if not (int8 or fp32) else {*([8] * int8), *([32] * fp32), *([bits] if bits != 8 else [])}
+    if len(asked) > 1:
+        raise InputError("bits, int8 and fp32 name different precisions; give one of them")
+    [chosen] = asked
+    if chosen not in (4, 8, 32):
+        raise InputError(f"bits is {bits} but must be 4, 8 or 32", parameter="bits")
+    loaded = load_torch(model, device="cpu", depth=depth)
+    return loaded.export(
+        out, bits=cast(Literal[32, 8, 4], chosen), per_tensor=per_tensor, standard=standard, overwrite=overwrite
+    )
+
+
 def models() -> dict[str, str]:
     """The models that ship with litebert and the presets, each with a line about it."""
     from litebert.config import preset_names, read_preset
@@ -821,11 +881,9 @@ def evaluate(
 
         read = read_task(task, data, text=text, label=label, kind=kind, from_hub=from_hub, whole=True)
         return evaluate_file(read, Path(predictions), split=split)
-    from litebert.model import load
-
     assert model is not None
     loaded = load(model, device=device)
-    chosen = _depths(depths, loaded.config.num_layers)
+    chosen = _depths(depths, loaded.num_layers)
     return loaded.evaluate(
         data, task=task, text=text, label=label, kind=kind, split=split, depths=chosen, from_hub=from_hub
     )

@@ -14,7 +14,7 @@ from litebert import api
 from litebert.commands.answers import show_evaluation, show_exits, show_look, show_plans, show_verified
 from litebert.commands.fill import fill, order
 from litebert.commands.from_signature import add_command, as_option
-from litebert.commands.models import show_card, show_config, show_converted, show_models, show_runs
+from litebert.commands.models import show_card, show_config, show_converted, show_exported, show_models, show_runs
 from litebert.commands.predict import predict
 from litebert.commands.smaller import show_layers, show_shrunk
 from litebert.commands.tokenizer import fertility, try_tokenizer
@@ -87,6 +87,7 @@ add_command(app, api.exits, show_exits, panel=SMALLER, renamed=OUTPUT)
 add_command(app, api.layers, show_layers, panel=SMALLER, renamed={"--text": "--texts"})
 add_command(app, api.config, show_config, name="show", panel=MODELS)
 add_command(app, api.convert, show_converted, panel=MODELS)
+add_command(app, api.export, show_exported, panel=SMALLER)
 add_command(app, api.card, show_card, panel=MODELS)
 
 

@@ -3,22 +3,23 @@
 A list (a cloze test) has texts with one mask and the words that fit. An answer is its pieces, so letters are folded as
 the model folds them. With one piece, which is the norm, its rank is its place among the guesses for the mask. An answer
 of several pieces is looked for with as many masks: its rank is the worst place of its pieces, each among the guesses
-for its own mask.
+for its own mask. Light to import: torch is imported where a network is asked.
 """
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, Protocol
 
 from litebert.errors import InputError
-from litebert.nn.layout import Layout
-from litebert.nn.network import Network
 from litebert.text.tokenizer import Encoded, Tokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from litebert.nn.layout import Layout
+    from litebert.nn.network import Network
 
 EVERYTHING = "all"
 
@@ -34,13 +35,15 @@ class Guess:
 
 
 def best_pieces(
-    network: Network,
-    packed: tuple[Tensor, Layout, Tensor | None],
-    places: Tensor,
+    network: "Network",
+    packed: "tuple[Tensor, Layout, Tensor | None]",
+    places: "Tensor",
     top: int,
     depth: int | None,
 ) -> list[list[tuple[int, float]]]:
     """The ``top`` likeliest ids, with their probabilities, at each of these places of a packed batch."""
+    import torch
+
     ids, layout, kinds = packed
     if network.encoder.embeddings.mask is None:
         states = network.encoder(ids, layout, kinds, depth=depth)

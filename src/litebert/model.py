@@ -1,57 +1,55 @@
-"""The model of the Python API: ``load`` one, then ask it for vectors, predictions, scores, missing words or the order
-of texts.
+"""The model of the Python API on torch: ``load`` one, then ask it for vectors, predictions, scores, missing words or
+the order of texts (``TextModel``), or make another model of it.
 
 Whatever it runs is packed: texts are sorted by length into batches of a bounded number of tokens, without padding, and
-results come in the order of the texts. Nothing is changed by a call, so any number of threads can share a model.
+results come in the order of the texts.
 """
 
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from litebert.checkpoints.folder import load_model, model_folder, save_model
 from litebert.config import preset_names
 from litebert.errors import InputError, nearest
-from litebert.fill import Guess, best_pieces, gap_places, guess_at
+from litebert.fill import Guess, best_pieces
 from litebert.hub import hub_folder, is_hub_name
 from litebert.nn.config import EncoderConfig
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
-from litebert.pooling import SentenceSettings, check_pooling, pool, read_sentence_settings
+from litebert.pooling import Pooling, SentenceSettings, pool, read_sentence_settings
+from litebert.runtime import is_exported
 from litebert.tasks.batches import token_batches
-from litebert.tasks.columns import Names
-from litebert.tasks.evaluate import Evaluation, evaluate_model, in_order_of
-from litebert.tasks.examples import Item, ItemPrediction, Prediction, TaskSpec
-from litebert.tasks.kinds import KINDS
-from litebert.tasks.predicting import TASK_FILE, Predictor, check_fits, find_spec, spec_of_heads
-from litebert.tasks.sources import read_task
-from litebert.terminal import ProgressBar
+from litebert.tasks.encoding import Inputs
+from litebert.tasks.examples import TASK_FILE, Prediction, TaskSpec
+from litebert.tasks.kinds import HeadScores
+from litebert.tasks.predicting import Predictor, find_spec, spec_of_heads
 from litebert.text.tokenizer import Encoded, Tokenizer
+from litebert.text_model import Report, TextModel, Vectors
 from litebert.train.precision import default_precision, has_bf16
+
+if TYPE_CHECKING:
+    from litebert.exporting.folder import Exported
 
 __all__ = ["Guess", "Model", "Prediction", "load"]
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
-CHUNK = 16_384  # texts tokenised and encoded at once
-UNBOUNDED = 512  # tokens at which texts are cut where a model has no maximum (XLNet); max_length may say more
-Vectors = npt.NDArray[np.float32]
+BATCH_TOKENS = 8192  # of a forward pass
 
 log = logging.getLogger(__name__)
 
 
-class Model:
-    """A network with its tokenizer and, where it was fine-tuned, its task.
+class Model(TextModel):
+    """A torch network with its tokenizer and, where it was fine-tuned, its task.
 
-    ``network`` is the torch module, for training or gradients; ``task`` what its ``task.json`` says, None without a
-    head for a task; ``notes`` what was odd about the folder it came from.
+    ``network`` is the torch module, for training or gradients; ``notes`` what was odd about the folder it came from.
     """
 
     def __init__(
@@ -69,7 +67,7 @@ class Model:
         self.tokenizer = tokenizer
         self.notes = list(notes)
         self.task = task or spec_of_heads(network.config)
-        self.depth = self._checked_depth(depth)
+        self.depth = self._depth(depth) if depth is not None else None
         self.name = name
         self._sentence = sentence or SentenceSettings()
 
@@ -93,86 +91,73 @@ class Model:
         return self.network.encoder.embeddings.token.weight.device
 
     @property
-    def labels(self) -> tuple[str, ...]:
-        """The labels it predicts, in its order; empty where it has no task, or one without labels."""
-        return self.task.labels if self.task and KINDS[self.task.kind].has_classes else ()
+    def num_layers(self) -> int:  # type: ignore[override]
+        """How many layers it has."""
+        return self.config.num_layers
 
-    # Vectors
+    @property
+    def width(self) -> int:  # type: ignore[override]
+        """The length of a vector."""
+        return self.config.width
 
-    def encode(
-        self,
-        texts: str | Iterable[str],
-        pairs: str | Iterable[str] | None = None,
-        *,
-        pooling: str | None = None,
-        normalize: bool | None = None,
-        as_tensor: bool = False,
-        progress: bool | None = None,
-        depth: int | None = None,
-        max_length: int | None = None,
-        batch_tokens: int = 8192,
-    ) -> Any:
-        """One vector for a text, or an array (texts, width) for any iterable of texts, in float32.
+    @property
+    def max_positions(self) -> int | None:  # type: ignore[override]
+        """The most tokens of an input; None: any number."""
+        return self.config.max_positions if self.config.positions == "absolute" else None
 
-        ``pairs`` are second texts, one for each. ``pooling`` makes one vector of the tokens' states: ``mean``,
-        ``first`` (the state of the token that stands for the text) or ``pooler``; None is what the model's folder
-        asks for, else the pooler's where it has one. ``normalize`` scales vectors to length 1; None is as the folder
-        asks for, else no. Texts longer than ``max_length`` tokens (default: the model's maximum) are cut, and a
-        message says how many were. ``progress`` None shows a bar where a person watches and it takes a while.
-        """
-        rows, single = _texts(texts, "texts")
-        seconds = None if pairs is None else _texts(pairs, "pairs")[0]
-        if seconds is not None and len(seconds) != len(rows):
-            raise InputError(f"{len(rows)} texts but {len(seconds)} pairs; give one for each text")
-        way = check_pooling(pooling, self.network) if pooling is not None else self._sentence.pooling
-        scaled = self._sentence.normalize if normalize is None else normalize
-        at = self.depth if depth is None else self._checked_depth(depth)
-        limit = self._limit(max_length)
-        vectors = torch.empty(len(rows), self.config.width)
-        cut = 0
-        with torch.no_grad(), ProgressBar("encoding texts", len(rows), progress) as bar:
-            for first in range(0, len(rows), CHUNK):
-                some = slice(first, first + CHUNK)
-                encoded, shortened = self._encode_texts(rows[some], None if seconds is None else seconds[some], limit)
-                cut += shortened
-                done = first
-                for batch in token_batches([len(one.ids) for one in encoded], batch_tokens):
-                    flat, layout, segments = self._pack_encoded([encoded[index] for index in batch])
-                    states = self.network.encoder(flat, layout, segments, depth=at)
-                    vectors[torch.from_numpy(first + batch)] = pool(self.network, states, layout, way).cpu()
-                    done += len(batch)
-                    bar.update(done)
-        if cut:
-            log.warning(f"{cut:,} of {len(rows):,} texts are longer than {limit} tokens and were cut (max_length)")
-        if scaled:
-            vectors = torch.nn.functional.normalize(vectors, dim=-1)
-        found = vectors if as_tensor else vectors.numpy()
-        return found[0] if single else found
+    @property
+    def heads(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The heads it has."""
+        return (*self.network.config.heads.names, *(("pooler",) if self.network.pooler is not None else ()))
 
-    def _limit(self, max_length: int | None) -> int:
-        """The most tokens of an input."""
-        bounded = self.config.positions == "absolute"
-        if max_length is None:
-            most = self.config.max_positions if bounded else UNBOUNDED
-            return min(self._sentence.max_length or most, most)
-        if max_length < 3:
-            raise InputError(f"max_length is {max_length} but must be 3 tokens or more")
-        if bounded and max_length > self.config.max_positions:
-            raise InputError(f"max_length is {max_length} but the model has {self.config.max_positions} positions")
-        return max_length
+    # What it computes
 
-    def _encode_texts(self, texts: Sequence[str], pairs: Sequence[str] | None, limit: int) -> tuple[list[Encoded], int]:
-        """The inputs of texts, and how many of them were cut."""
-        tokenizer = self._tokenizer()
-        if self._sentence.lower_case:
-            texts = [text.lower() for text in texts]
-            pairs = None if pairs is None else [text.lower() for text in pairs]
-        ids = tokenizer.ids_batch([*texts, *(pairs or ())])
-        seconds: Sequence[list[int] | None] = [None] * len(texts) if pairs is None else ids[len(texts) :]
-        special = len(tokenizer.lay_out([], None if pairs is None else []).ids)
-        both = list(zip(ids[: len(texts)], seconds, strict=True))
-        cut = sum(len(first) + len(second or ()) + special > limit for first, second in both)
-        return [tokenizer.lay_out(first, second, limit) for first, second in both], cut
+    @torch.no_grad()
+    def _vectors(
+        self, inputs: Sequence[Encoded], pooling: Pooling | None, depth: int | None, batch_tokens: int, report: Report
+    ) -> Vectors:
+        found = np.empty((len(inputs), self.width), np.float32)
+        done = 0
+        for batch, states, layout in self._batches(inputs, depth, batch_tokens):
+            found[batch] = pool(self.network, states, layout, pooling).cpu().numpy()
+            done += len(batch)
+            report(done)
+        return found
+
+    def _head_scores(self, inputs: Inputs, depth: int | None, report: Callable[[float], None]) -> HeadScores:
+        return self.predictor(depth).scores(inputs, report)
+
+    @torch.no_grad()
+    def _likeliest(
+        self, inputs: Sequence[Encoded], gaps: Sequence[Sequence[int]], top: int, depth: int | None
+    ) -> list[list[list[tuple[int, float]]]]:
+        found: list[list[list[tuple[int, float]]]] = [[] for _ in inputs]
+        for batch in token_batches([len(one.ids) for one in inputs], BATCH_TOKENS):
+            packed = self._pack_encoded([inputs[index] for index in batch])
+            starts = accumulate((len(inputs[index].ids) for index in batch), initial=0)
+            owners = [
+                (index, start + place) for index, start in zip(batch, starts, strict=False) for place in gaps[index]
+            ]
+            flat = torch.tensor([place for _, place in owners], device=self.device)
+            for (index, _), pieces in zip(owners, best_pieces(self.network, packed, flat, top, depth), strict=True):
+                found[index].append(pieces)
+        return found
+
+    @torch.no_grad()
+    def _in_order(self, inputs: Sequence[Encoded], depth: int | None) -> Vectors:
+        found = np.empty(len(inputs), np.float32)
+        for batch, states, layout in self._batches(inputs, depth):
+            scores = self.network.heads["order"](self.network.pooled(states, layout))
+            found[batch] = scores.float().softmax(-1)[:, 0].cpu().numpy()
+        return found
+
+    def _batches(
+        self, inputs: Sequence[Encoded], depth: int | None, batch_tokens: int = BATCH_TOKENS
+    ) -> Iterator[tuple[np.ndarray, Tensor, Layout]]:
+        """The states of all inputs, batch by batch, with the numbers of the inputs in each."""
+        for batch in token_batches([len(one.ids) for one in inputs], batch_tokens):
+            flat, layout, segments = self._pack_encoded([inputs[index] for index in batch])
+            yield batch, self.network.encoder(flat, layout, segments, depth=depth), layout
 
     @torch.no_grad()
     def states(
@@ -186,217 +171,14 @@ class Model:
         at = self.depth if depth is None else depth
         return self.network.encoder.states(flat, layout, packed_segments, depth=at)
 
-    # Predictions
-
-    @overload
-    def predict(
-        self,
-        texts: str | Mapping[str, Any],
-        pairs: str | None = None,
-        *,
-        depth: int | None = None,
-        progress: bool | None = None,
-    ) -> Prediction: ...
-
-    @overload
-    def predict(
-        self,
-        texts: Iterable[Any],
-        pairs: Iterable[str] | None = None,
-        *,
-        depth: int | None = None,
-        progress: bool | None = None,
-    ) -> list[Prediction]: ...
-
-    def predict(
-        self,
-        texts: str | Mapping[str, Any] | Iterable[Any],
-        pairs: str | Iterable[str] | None = None,
-        *,
-        depth: int | None = None,
-        progress: bool | None = None,
-    ) -> Prediction | list[Prediction]:
-        """What a fine-tuned model predicts: one ``Prediction`` for a text, a list for any iterable of texts.
-
-        A model for pairs takes the second texts as ``pairs``, or tuples of two. One that was fine-tuned on named
-        columns also takes dicts, or a DataFrame, with these columns. A multiple-choice model takes dicts with
-        ``question``, ``options`` and, if there is one, ``passage``; a model that finds answers in a passage takes
-        dicts with ``question`` and ``context``.
-        """
-        spec = self._task("predict")
-        items, single = self._items(texts, pairs, spec)
-        with ProgressBar("predicting", len(items), progress) as bar:
-            found = self.predictor(depth).predict(items, bar.update)
-            bar.update(len(items))
-        kind = KINDS[spec.kind]
-        shown = [kind.present(item, one, spec) for item, one in zip(items, found, strict=True)]
-        return shown[0] if single else shown
-
-    def evaluate(
-        self,
-        data: Any,
-        *,
-        task: str | None = None,
-        text: Names = None,
-        label: Names = None,
-        kind: str | None = None,
-        split: str | None = None,
-        depth: int | None = None,
-        depths: Sequence[int] = (),
-        from_hub: bool = False,
-        progress: bool | None = None,
-    ) -> Evaluation:
-        """The official metrics of the task on data: ``scores``, and ``per_label``, ``confusion``, ``hardest``.
-
-        ``data`` is a file or folder, or whatever else fine-tuning takes. Columns are those of the training data unless
-        ``text`` and ``label`` name others; a benchmark is named by ``task``. ``depths`` are scored as well.
-        """
-        spec = self._task("evaluate")
-        own = task is None
-        columns = own and not isinstance(data, list | tuple)  # rows without names have no columns to look for
-        read = read_task(
-            task,
-            data,
-            text=text or (spec.text if columns else None),
-            label=label or (spec.label or None if columns else None),
-            kind=kind or (spec.kind if own else None),
-            labels=spec.labels if own else None,
-            from_hub=from_hub,
-            whole=True,
-        )
-        check_fits(spec, read, self.name)
-        rounds = 1 + len(depths)
-        count = 0
-
-        def predict(items: Sequence[Item], at: int | None) -> list[ItemPrediction]:
-            nonlocal count
-            before, count = count, count + len(items)
-            predictor = self.predictor(depth if at is None else at)
-            found = predictor.predict(items, lambda done: bar.update(before + done))
-            return in_order_of(found, spec.labels, read.labels)
-
-        total = sum(len(items) for items in (*read.dev.values(), *read.test.values()))
-        with ProgressBar("evaluating", rounds * total, progress) as bar:
-            return evaluate_model(read, self.name, predict, split=split, depths=depths, seen=spec.seen)
-
-    def _task(self, wanted: str) -> TaskSpec:
-        if self.task is None:
-            raise InputError(
-                f"{self.name} has no head for a task, so it cannot {wanted}; fine-tune it first with litebert.finetune"
-            )
-        return self.task
-
     def predictor(self, depth: int | None = None) -> Predictor:
         """What predicts items of its task, for code that has items rather than texts."""
-        at = self.depth if depth is None else self._checked_depth(depth)
+        at = self._depth(depth)
         whole = next(self.network.parameters()).dtype == torch.float32
         precision = default_precision(self.device) if whole else "fp32"  # which leaves halved weights as they are
-        return Predictor(self.network, self._tokenizer(), self._task("predict"), self.device, at, precision=precision)
-
-    def _items(self, texts: Any, pairs: Any, spec: TaskSpec) -> tuple[list[Item], bool]:
-        """Items to predict, and whether one was given by itself."""
-        kind = KINDS[spec.kind]
-        takes_rows = kind.needs_rows or bool(spec.text)
-        if takes_rows and _is_frame(texts):
-            texts = texts.to_dict("records")
-        single = isinstance(texts, str) or (takes_rows and isinstance(texts, Mapping))
-        rows = [texts] if single else _listed(texts)
-        named = any(isinstance(row, Mapping) for row in rows)
-        if not (kind.needs_rows or (named and spec.text)):
-            rows = _paired(rows, pairs)
-        elif pairs is not None:
-            raise InputError("rows hold all of their texts; leave out pairs")
-        items = []
-        for index, row in enumerate(rows):
-            try:
-                items.append(kind.item_of(row, str(index), spec))
-            except InputError as error:
-                raise InputError(f"row {index}: {error}" if named and not single else str(error)) from None
-        return items, single
-
-    # Missing words and order
-
-    @overload
-    def fill(  # type: ignore[overload-overlap]
-        self, texts: str, top: int = 5, *, depth: int | None = None
-    ) -> list[Guess] | list[list[Guess]]: ...
-
-    @overload
-    def fill(self, texts: Iterable[str], top: int = 5, *, depth: int | None = None) -> list[list[list[Guess]]]: ...
-
-    def fill(
-        self, texts: str | Iterable[str], top: int = 5, *, depth: int | None = None
-    ) -> list[Guess] | list[list[Guess]] | list[list[list[Guess]]]:
-        """The ``top`` likeliest words for the masks in texts: for each text a list for each of its masks.
-
-        For a single text: the list for its mask; with several masks, such a list for each.
-        """
-        rows, single = _texts(texts, "texts")
-        found = self.fill_encoded(self._tokenizer().encode_batch(rows), top, depth=depth)
-        if not single:
-            return found
-        return found[0][0] if len(found[0]) == 1 else found[0]
-
-    @torch.no_grad()
-    def fill_encoded(
-        self, inputs: Sequence[Encoded], top: int = 5, *, depth: int | None = None, batch_tokens: int = 8192
-    ) -> list[list[list[Guess]]]:
-        """``fill`` for inputs that are ids already."""
-        tokenizer = self._tokenizer()
-        if "masked_lm" not in self.network.heads:
-            raise InputError(
-                f"{self.name} has no masked-LM head, so it cannot fill gaps; load one that was saved with it"
-            )
-        if top < 1:
-            raise InputError(f"top is {top} but must be 1 or more")
-        at = self.depth if depth is None else depth
-        gaps = [gap_places(one.ids, tokenizer) for one in inputs]
-        for number, places in enumerate(gaps, 1):
-            if not places:
-                which = "the text" if len(inputs) == 1 else f"text {number}"
-                raise InputError(f"there is no {tokenizer.mask_token} in {which}; put one where a word is missing")
-        found: list[list[list[Guess]]] = [[] for _ in inputs]
-        for batch in token_batches([len(one.ids) for one in inputs], batch_tokens):
-            packed = self._pack_encoded([inputs[index] for index in batch])
-            starts = accumulate((len(inputs[index].ids) for index in batch), initial=0)
-            owners = [
-                (index, place, start + place)
-                for index, start in zip(batch, starts, strict=False)
-                for place in gaps[index]
-            ]
-            flat = torch.tensor([place for _, _, place in owners], device=self.device)
-            best = best_pieces(self.network, packed, flat, top, at)
-            for (index, place, _), pieces in zip(owners, best, strict=True):
-                ids = inputs[index].ids
-                found[index].append([guess_at(ids, place, id, share, tokenizer) for id, share in pieces])
-        return found
-
-    @torch.no_grad()
-    def order(
-        self, pairs: Iterable[tuple[str, str]], *, depth: int | None = None, batch_tokens: int = 8192
-    ) -> list[float]:
-        """For each pair of texts how likely they stand in the right order, by the sentence-order head.
-
-        The head is asked about both orders and what it gives is averaged, so a pair and its reverse add up to one.
-        """
-        if "order" not in self.network.heads:
-            raise InputError(
-                f"{self.name} has no sentence-order head; load one that was pretrained with it and not fine-tuned"
-            )
-        pairs = list(pairs)
-        if any(isinstance(pair, str) or len(pair) != 2 for pair in pairs):
-            raise InputError("order takes a list of pairs of texts, such as [('First.', 'Second.')]")
-        at = self.depth if depth is None else depth
-        firsts, seconds = [first for first, _ in pairs], [second for _, second in pairs]
-        encoded, _ = self._encode_texts([*firsts, *seconds], [*seconds, *firsts], self._limit(None))
-        shares = torch.empty(len(encoded))
-        for batch in token_batches([len(one.ids) for one in encoded], batch_tokens):
-            flat, layout, segments = self._pack_encoded([encoded[index] for index in batch])
-            states = self.network.encoder(flat, layout, segments, depth=at)
-            scores = self.network.heads["order"](self.network.pooled(states, layout))
-            shares[torch.from_numpy(batch)] = scores.float().softmax(-1)[:, 0].cpu()
-        as_given, reversed_ = shares.split(len(pairs)) if pairs else (shares, shares)
-        return ((as_given + 1 - reversed_) / 2).tolist()
+        return Predictor(
+            self.network, self._tokenizer(), self.required_task("predict"), self.device, at, precision=precision
+        )
 
     # Other models from this one
 
@@ -468,33 +250,51 @@ class Model:
 
         Of a model ``at_depth`` the layers that it runs are written.
         """
-        network = self.network
-        if self.depth is not None and self.depth < self.config.num_layers:
-            from litebert.shrinking.drop import drop_layers
-
-            network = drop_layers(network, range(1, self.depth + 1))
-        files = {TASK_FILE: self.task.text_of_file()} if self.task else {}
-        save_model(folder, network, self.tokenizer, verb="save", files=files)
-        for name, content in self._sentence.files(self.config.width).items():
+        files = self.side_files()
+        task = {name: content for name, content in files.items() if name == TASK_FILE}
+        save_model(folder, self.cut_to_depth(), self.tokenizer, verb="save", files=task)
+        for name, content in files.items():
             path = Path(folder) / name
             path.parent.mkdir(exist_ok=True)
             path.write_text(content, encoding="utf-8")
 
+    def export(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        bits: Literal[32, 8, 4] = 8,
+        per_tensor: bool = False,
+        standard: bool = True,
+        overwrite: bool = False,
+    ) -> "Exported":
+        """Write ONNX files that run without torch: ``litebert.load(folder)`` runs them, and other programs do.
+
+        ``bits`` are those of the weights: 8, 32 (fp32), or 4 (stored in 4 bits, computed in 8). Activations have a
+        scale for each token, so that no answer depends on its neighbours; with ``per_tensor`` one for all of them,
+        which browsers compute faster. ``standard`` also writes ``onnx/model.onnx`` and ``onnx/model_quantized.onnx``
+        with the inputs and outputs that sentence-transformers, fastembed and transformers.js expect.
+        """
+        from litebert.exporting.folder import export_model
+
+        activations: Literal["token", "tensor"] = "tensor" if per_tensor else "token"
+        return export_model(
+            self, Path(folder), bits=bits, activations=activations, standard=standard, overwrite=overwrite
+        )
+
+    def cut_to_depth(self) -> Network:
+        """The network without the layers that the model does not run."""
+        if self.depth is None or self.depth >= self.config.num_layers:
+            return self.network
+        from litebert.shrinking.drop import drop_layers
+
+        return drop_layers(self.network, range(1, self.depth + 1))
+
+    def side_files(self) -> dict[str, str]:
+        """The texts that belong to its folder, by name: its task, and how texts become vectors."""
+        task = {TASK_FILE: self.task.text_of_file()} if self.task else {}
+        return task | self._sentence.files(self.config.width)
+
     # Inputs
-
-    def _checked_depth(self, depth: int | None) -> int | None:
-        if depth is not None and not 0 <= depth <= self.config.num_layers:
-            raise InputError(f"depth is {depth} but this model has depths 0 to {self.config.num_layers}")
-        return depth
-
-    def _tokenizer(self) -> Tokenizer:
-        if self.tokenizer is None:
-            raise InputError(
-                "this model has no tokenizer, so it takes ids only; load a folder that holds tokenizer.json"
-            )
-        if self.tokenizer.cls_id is None or self.tokenizer.sep_id is None:
-            raise InputError("this model's tokenizer has no tokens to begin and end an input with; use another model")
-        return self.tokenizer
 
     def _pack_encoded(self, encoded: Sequence[Encoded]) -> tuple[Tensor, Layout, Tensor | None]:
         return self._pack([one.ids for one in encoded], [one.segments for one in encoded])
@@ -550,6 +350,8 @@ def load(
         raise InputError(f"dtype is '{dtype}'{nearest(str(dtype), DTYPES)}")
     where = _usable(device)
     folder = model_folder(source)
+    if is_exported(folder):
+        raise InputError(f"{source} is an exported model, which litebert.load(...) runs; name the model it was made of")
     name = str(source)
     if not folder.is_dir() and name not in preset_names("models") and is_hub_name(name):
         source = folder = hub_folder(name)
@@ -582,42 +384,3 @@ def _usable(device: str | torch.device) -> torch.device:
     if found.type == "cuda" and not torch.cuda.is_available():
         raise InputError("device is cuda but there is no CUDA device here; use cpu or auto")
     return found
-
-
-def _texts(texts: Any, name: str) -> tuple[list[str], bool]:
-    """A list of texts from one or from any iterable of them, and whether there was one by itself."""
-    if isinstance(texts, str):
-        return [str(texts)], True
-    rows = _listed(texts, name)
-    for index, row in enumerate(rows):
-        if not isinstance(row, str):
-            raise InputError(f"{name}[{index}] is {row!r:.80} but must be a string")
-    return [str(row) for row in rows], False
-
-
-def _paired(rows: Sequence[Any], pairs: Any) -> list[Any]:
-    """Texts, or tuples of two, from texts and their pairs or from tuples."""
-    if pairs is None and rows and all(isinstance(row, tuple) and len(row) == 2 for row in rows):
-        rows, pairs = zip(*rows, strict=True)
-    firsts, _ = _texts(rows, "texts")
-    if pairs is None:
-        return firsts
-    seconds, _ = _texts(pairs, "pairs")
-    if len(seconds) != len(firsts):
-        raise InputError(f"{len(firsts)} texts but {len(seconds)} pairs; give one for each text")
-    return list(zip(firsts, seconds, strict=True))
-
-
-def _listed(rows: Any, name: str = "texts") -> list[Any]:
-    """Any iterable as a list; an error for what iterates but is no list of texts."""
-    if isinstance(rows, bytes | bytearray | Mapping) or _is_frame(rows):
-        raise InputError(f"{name} is a {type(rows).__name__} but must be a string or an iterable of strings")
-    try:
-        return list(rows)
-    except TypeError:
-        raise InputError(f"{name} is {rows!r:.80} but must be a string or an iterable of strings") from None
-
-
-def _is_frame(rows: Any) -> bool:
-    """Whether something is a DataFrame, which iterates over the names of its columns."""
-    return hasattr(rows, "to_dict") and hasattr(rows, "columns")

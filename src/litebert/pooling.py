@@ -1,20 +1,21 @@
 """From the states of tokens to one vector a text, and the folders of sentence-transformers that say how.
 
-S sequences, T tokens, H width.
+Light to import: torch is imported where states are pooled. S sequences, T tokens, H width.
 """
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from litebert.errors import InputError, nearest
-from litebert.nn.layout import Layout
-from litebert.nn.network import Network
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from litebert.nn.layout import Layout
+    from litebert.nn.network import Network
 
 Pooling = Literal["mean", "first", "pooler"]
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
@@ -84,8 +85,10 @@ def read_sentence_settings(folder: Path) -> tuple[SentenceSettings | None, list[
     ), notes
 
 
-def pool(network: Network, states: Tensor, layout: Layout, pooling: Pooling | None) -> Tensor:
+def pool(network: "Network", states: "Tensor", layout: "Layout", pooling: Pooling | None) -> "Tensor":
     """(T, H) states to (S, H) vectors in fp32. None: the pooler's, or the first token's where there is no pooler."""
+    import torch
+
     if pooling == "mean":
         total = torch.zeros(layout.num_sequences, states.shape[1], device=states.device)
         total.index_add_(0, layout.sequence_of_token(), states.float())
@@ -95,16 +98,14 @@ def pool(network: Network, states: Tensor, layout: Layout, pooling: Pooling | No
     return network.pooled(states, layout).float()
 
 
-def check_pooling(pooling: str | None, network: Network) -> Pooling | None:
+def pooling_named(name: str, has_pooler: bool) -> Pooling:
     """The pooling of this name; an error where there is none, or where the model has no pooler for it."""
-    if pooling == "pooler" and network.pooler is None:
+    if name == "pooler" and not has_pooler:
         raise InputError("pooling is 'pooler' but this model has no pooler; use mean or first")
     for known in POOLINGS:
-        if pooling == known:
+        if name == known:
             return known
-    if pooling is not None:
-        raise InputError(f"there is no pooling '{pooling}'{nearest(str(pooling), POOLINGS)}")
-    return None
+    raise InputError(f"there is no pooling '{name}'{nearest(str(name), POOLINGS)}")
 
 
 def _read(path: Path) -> Any:

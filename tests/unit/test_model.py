@@ -20,6 +20,7 @@ from litebert.tasks.batches import token_batches
 from litebert.tasks.examples import TaskSpec
 from litebert.tasks.predicting import load_predictor
 from litebert.text.tokenizer_files import read_tokenizer
+from litebert.text_model import items_of
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "a", "mat", "and", "dog", "ran"]
 WORDS += ["far", "away", ",", ".", "!"]
@@ -111,7 +112,7 @@ def test_encode_takes_a_string_and_any_iterable_of_strings(model):
 
 def test_more_texts_than_are_encoded_at_once(model, monkeypatch):
     wanted = model.encode(TEXTS * 3)
-    monkeypatch.setattr("litebert.model.CHUNK", 5)
+    monkeypatch.setattr("litebert.text_model.CHUNK", 5)
     np.testing.assert_allclose(model.encode(iter(TEXTS * 3)), wanted, atol=1e-5)
 
 
@@ -346,7 +347,7 @@ def test_a_fine_tuned_model_is_saved_with_its_task(kind, tokenizer, tmp_path):
     again = litebert.load(tmp_path / "tuned", device="cpu")
     assert again.task == model.task and again.predict(rows) == model.predict(rows)
     low = load_predictor(tmp_path / "tuned", device="cpu")
-    items, _ = again._items(rows, None, again.task)
+    items, _ = items_of(rows, None, again.task)
     assert [one.label for one in low.predict(items)] == [one.label for one in again.predictor().predict(items)]
 
 

@@ -137,8 +137,7 @@ def save_model(
     if written_out and not is_native(config.encoder):
         tensors, config = unrolled(tensors, config)
     native = is_native(config.encoder)
-    described = write_config(config) if native else _own_description(config)
-    described["dtype"] = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
+    dtype = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
     with _new_folder(Path(folder)) as temporary:
         write_tensors(temporary, write_theirs(tensors, config) if native else tensors)
         if tokenizer is not None:
@@ -146,8 +145,13 @@ def save_model(
         write_run(temporary, verb, settings or {}, parents=parents)
         for name, content in (files or {}).items():
             (temporary / name).write_text(content, encoding="utf-8")
-        text = json.dumps(described, indent=2, ensure_ascii=False, sort_keys=True)
-        (temporary / CONFIG).write_text(text + "\n", encoding="utf-8")
+        (temporary / CONFIG).write_text(config_text(config, dtype), encoding="utf-8")
+
+
+def config_text(config: NetworkConfig, dtype: str = "float32") -> str:
+    """The config.json of a network: as transformers has it, or our own where transformers cannot express the plan."""
+    described = write_config(config) if is_native(config.encoder) else _own_description(config)
+    return json.dumps(described | {"dtype": dtype}, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 
 def _read_folder(folder: Path, wanted: HeadsConfig | None) -> Loaded:

@@ -40,7 +40,7 @@ def fill(
     as_json: AsJson = False,
 ) -> None:
     """Predict the words behind the masks in texts, or score a model on a list of texts with known words."""
-    from litebert.model import load
+    from litebert.api import load
 
     if sum((bool(texts), file is not None, cloze is not None)) > 1:
         raise InputError("give texts, a file of texts or a cloze list, one of them")
@@ -77,7 +77,7 @@ def order(
     as_json: AsJson = False,
 ) -> None:
     """Predict which of two neighbouring texts comes first, with the sentence-order head."""
-    from litebert.model import load
+    from litebert.api import load
 
     if texts and (file is not None or len(texts) != 2):
         raise InputError("give two texts, or a file of lines with a tab between the two")

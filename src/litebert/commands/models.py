@@ -12,6 +12,7 @@ from litebert.parameters import Param
 
 if TYPE_CHECKING:
     from litebert.api import Converted
+    from litebert.exporting.folder import Exported
     from litebert.report import Report
     from litebert.runs import RunInfo
 
@@ -43,6 +44,13 @@ def show_converted(found: "Converted") -> None:
     """Who can load the folder that was written."""
     readers = "and transformers load" if found.loads_in_transformers else "loads (--to hf for others)"
     typer.echo(f"wrote {found.folder}, which litebert {readers}")
+
+
+def show_exported(found: "Exported") -> None:
+    """The files that were written, and how to use them."""
+    for name, size in found.files.items():
+        typer.echo(f"{found.folder / name}  {size / 1e6:.1f} MB")
+    typer.echo(f'litebert.load("{found.folder}") runs it without torch')
 
 
 def show_runs(runs: "list[RunInfo]", *, as_json: AsJson = False) -> None:

@@ -15,7 +15,7 @@ from litebert.terminal import tell_typing
 
 if TYPE_CHECKING:
     from litebert.tasks.examples import Item, ItemPrediction, TaskSpec
-    from litebert.tasks.predicting import Predictor
+    from litebert.text_model import TextModel
 
 FORMATS = ("jsonl", "csv", "tsv")
 MOST_AT_ONCE = 1024  # rows answered together; fewer at first, so that answers come at once
@@ -44,15 +44,16 @@ def predict(
         raise InputError(f"format is '{chosen}' but must be one of {', '.join(FORMATS)}", parameter="format")
     if output is not None and not output.absolute().parent.is_dir():
         raise InputError(f"there is no folder '{output.absolute().parent}' to write {output.name} to")
-    from litebert.model import load
+    from litebert.api import load
     from litebert.tasks.inputs import read_inputs
 
-    predictor = load(model, device=device, depth=depth).predictor()
+    loaded = load(model, device=device, depth=depth)
+    spec = loaded.required_task("predict")
     if source is None:
         tell_typing()
-    items = read_inputs(source, predictor.note, text=text)
+    items = read_inputs(source, spec, text=text)
     if output is None:
-        if not _write(sys.stdout, items, predictor.predict, predictor.note, chosen):
+        if not _write(sys.stdout, items, loaded.predict_items, spec, chosen):
             typer.echo(f"nothing was predicted: {source or 'standard input'} holds no texts", err=True)
         return
     from litebert.terminal import progress
@@ -60,20 +61,20 @@ def predict(
     partial = output.with_name(f".{output.name}.part")
     try:
         with partial.open("w", encoding="utf-8", newline="") as handle, progress() as say:
-            count = _write(handle, items, _watched(predictor, say), predictor.note, chosen)
+            count = _write(handle, items, _watched(loaded, say), spec, chosen)
         partial.replace(output)
     finally:
         partial.unlink(missing_ok=True)
     typer.echo(f"wrote {count:,} predictions to {output}", err=True)
 
 
-def _watched(predictor: "Predictor", say: Callable[[str], None]) -> "Callable[[list[Item]], list[ItemPrediction]]":
-    """The predictor, saying how many texts it has done so far."""
+def _watched(model: "TextModel", report: Callable[[str], None]) -> "Callable[[list[Item]], list[ItemPrediction]]":
+    """What the model predicts, with the number of texts done so far reported."""
     before = 0
 
     def predict_some(items: "list[Item]") -> "list[ItemPrediction]":
         nonlocal before
-        found = predictor.predict(items, lambda done: say(f"{before + done:,} texts"))
+        found = model.predict_items(items, report=lambda done: report(f"{before + done:,} texts"))
         before += len(items)
         return found
 

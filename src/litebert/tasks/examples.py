@@ -13,6 +13,7 @@ from litebert.errors import InputError
 
 Kind = Literal["classify", "multilabel", "regress", "choice", "span"]
 Target = int | float | tuple[int, ...]
+TASK_FILE = "task.json"  # in a model folder: its ``TaskSpec``
 LETTERS = "ABCDEFGH"  # of options
 
 

@@ -17,15 +17,16 @@ from litebert.errors import InputError
 from litebert.nn.network import Network, NetworkConfig
 from litebert.tasks.batches import gather, token_batches
 from litebert.tasks.encoding import Inputs, Integers
-from litebert.tasks.examples import Item, ItemPrediction, TaskData, TaskSpec
-from litebert.tasks.kinds import KINDS, HeadScores, TaskKind
+from litebert.tasks.examples import TASK_FILE, Item, ItemPrediction, TaskSpec
+from litebert.tasks.kinds import KINDS, HeadScores, TaskKind, check_fits
 from litebert.tasks.kinds.base import Floats
 from litebert.tasks.objective import device_tensors, run_head
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.precision import cast, default_precision, usable_device
 from litebert.train.settings import Precision
 
-TASK_FILE = "task.json"
+__all__ = ["TASK_FILE", "Predictor", "check_fits", "find_spec", "load_predictor", "read_spec", "spec_of_heads"]
+
 BUDGET = {"cpu": 4096, "cuda": 65_536}  # tokens of a forward pass
 CHUNK = 4096  # items encoded and predicted at once
 
@@ -155,19 +156,3 @@ def spec_of_heads(config: NetworkConfig) -> TaskSpec | None:
     kind = next((kind for kind in kinds if kind.problem and kind.problem == heads.problem), kinds[0])
     length = min(512, config.encoder.max_positions) if config.encoder.positions == "absolute" else 512
     return TaskSpec(kind=kind.name, labels=heads.labels, length=length, has_null=heads.answerable)
-
-
-def check_fits(spec: TaskSpec, data: TaskData, folder: Path | str) -> None:
-    """An error where a model was made for another kind of task, or knows other labels, than a task has."""
-    if spec.kind != data.kind:
-        made, given = KINDS[spec.kind].described, KINDS[data.kind].described
-        raise InputError(f"{folder} was made for {made}, but {data.name} is {given}")
-    if KINDS[data.kind].has_classes and len(spec.labels) != len(data.labels):
-        raise InputError(
-            f"{folder} knows {len(spec.labels)} labels ({_few(spec.labels)}) but {data.name} has {len(data.labels)} "
-            f"({_few(data.labels)}); name the task that it was fine-tuned for"
-        )
-
-
-def _few(labels: Sequence[str]) -> str:
-    return ", ".join(labels[:4]) + (", ..." if len(labels) > 4 else "")

@@ -1,0 +1,115 @@
+"""Exported model folders: ONNX files, and all that is needed to run them without torch.
+
+``litebert.onnx`` is for our runtime, ``litebert.json`` says what is in it. ``onnx/model.onnx`` (fp32) and
+``onnx/model_quantized.onnx`` (int8) have the usual inputs and outputs, for sentence-transformers, fastembed,
+transformers.js and others. Tokenizer, config, task and pooling stand beside them, as in any model folder.
+"""
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from litebert.checkpoints.folder import config_text
+from litebert.errors import InputError
+from litebert.exporting.graph import Activations, Arithmetic
+from litebert.exporting.network import is_loop, standard_model, takes_segments, text_model
+from litebert.nn.network import NetworkConfig
+from litebert.runs import Parent, new_folder, write_run
+from litebert.runtime import DESCRIPTION, MODEL
+
+if TYPE_CHECKING:
+    from litebert.model import Model
+
+log = logging.getLogger(__name__)
+
+FORMAT = 1  # of litebert.json
+Bits = Literal[32, 8, 4]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """An exported folder: its files with their sizes in bytes, and what could not be exported."""
+
+    folder: Path
+    files: Mapping[str, int]
+    notes: tuple[str, ...] = ()
+
+
+def export_model(
+    model: "Model",
+    out: Path,
+    *,
+    bits: Bits = 8,
+    activations: Activations = "token",
+    standard: bool = True,
+    overwrite: bool = False,
+    parents: list[Parent] | None = None,
+) -> Exported:
+    """Write a model's ONNX files, with what belongs to them, to a new folder."""
+    if model.tokenizer is None:
+        raise InputError(f"{model.name} has no tokenizer, so an exported folder could not read texts; add one first")
+    whole = model.cut_to_depth()
+    config, tokenizer = whole.config, model.tokenizer
+    weights = {name: tensor.float().cpu().numpy() for name, tensor in whole.state_dict().items()}
+    chosen = Arithmetic(bits=bits, activations=activations)
+    notes = _left_out(config)
+    with new_folder(out, "export", overwrite=overwrite) as folder:
+        folder.mkdir()
+        (folder / MODEL).write_bytes(text_model(config, weights, chosen).SerializeToString())
+        if standard:
+            (folder / "onnx").mkdir()
+            for name, arithmetic in (
+                ("model.onnx", Arithmetic(bits=32)),
+                ("model_quantized.onnx", Arithmetic(activations=activations)),
+            ):
+                made = standard_model(config, weights, arithmetic)
+                (folder / "onnx" / name).write_bytes(made.SerializeToString())
+        tokenizer.save(folder)
+        for name, content in {**model.side_files(), "config.json": config_text(config)}.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(content, encoding="utf-8")
+        described = _description(config, bits, activations)
+        (folder / DESCRIPTION).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+        settings = {"source": model.name, "bits": bits, "activations": activations, "standard": standard}
+        write_run(folder, "export", settings, parents=parents or [])
+    for note in notes:
+        log.warning(note)
+    files = {str(path.relative_to(out)): path.stat().st_size for path in sorted(out.rglob("*.onnx"))}
+    return Exported(out, files, tuple(notes))
+
+
+def _description(config: NetworkConfig, bits: Bits, activations: Activations) -> dict[str, Any]:
+    """What the runtime needs to know about the file."""
+    encoder = config.encoder
+    heads = [name for name in config.heads.names if name not in _missing_heads(config)]
+    return {
+        "format": FORMAT,
+        "family": encoder.family,
+        "num_layers": encoder.num_layers,
+        "width": encoder.width,
+        "vocab_size": encoder.vocab_size,
+        "max_positions": encoder.max_positions if encoder.positions == "absolute" else None,
+        "segments": takes_segments(encoder),
+        "any_depth": is_loop(encoder),
+        "heads": [*heads, *(["pooler"] if config.has_pooler else [])],
+        "answerable": config.heads.answerable,
+        "bits": bits,
+        "activations": activations,
+    }
+
+
+def _missing_heads(config: NetworkConfig) -> dict[str, str]:
+    """Heads that are not exported, and why."""
+    missing = {}
+    if "masked_lm" in config.heads.names and config.encoder.positions == "relative":
+        missing["masked_lm"] = "an XLNet predicts missing words with a second stream of attention"
+    if "replaced" in config.heads.names:
+        missing["replaced"] = "replaced-token detection is for pretraining"
+    return missing
+
+
+def _left_out(config: NetworkConfig) -> list[str]:
+    return [f"the head {name} is not exported: {why}" for name, why in _missing_heads(config).items()]

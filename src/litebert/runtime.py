@@ -1,0 +1,261 @@
+"""Exported models, run by onnxruntime: the same questions as to any model (``TextModel``), without torch.
+
+On a CPU a batch gains nothing: what a token costs hardly depends on how many are computed at once. So every text is a
+run of its own, without padding, on one thread, and as many run at a time as there are cores. No answer can depend on
+what else is asked.
+"""
+
+import json
+import os
+import platform
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from litebert.config import build
+from litebert.errors import InputError
+from litebert.pooling import Pooling, SentenceSettings, read_sentence_settings
+from litebert.tasks.encoding import Inputs
+from litebert.tasks.examples import TASK_FILE, TaskSpec
+from litebert.tasks.kinds import KINDS, HeadScores
+from litebert.text.tokenizer import Encoded
+from litebert.text.tokenizer_files import read_tokenizer
+from litebert.text_model import Report, TextModel, Vectors
+
+MODEL, DESCRIPTION = "litebert.onnx", "litebert.json"
+POOLED: dict[Pooling | None, str] = {"mean": "mean", "first": "first", "pooler": "pooled", None: "pooled"}
+SEVEN_BITS = {"activation_step": np.array(1 / 63, np.float32), "activation_zero": np.array(64, np.uint8)}
+# Fused, the sum before a norm is several times slower than apart.
+SLOW_FUSIONS = ["SkipLayerNormFusion"]
+EMPTY = np.zeros(0, np.float32)
+
+Array = npt.NDArray[Any]
+
+
+def is_exported(folder: Path) -> bool:
+    """Whether a folder is one that ``litebert export`` wrote."""
+    return (folder / MODEL).is_file() and (folder / DESCRIPTION).is_file()
+
+
+class Runtime(TextModel):
+    """An exported model. ``threads`` texts are read at a time (default: as many as there are cores).
+
+    ``activation_bits`` is 8, or 7 for processors whose integer instructions overflow with 8 (x86 without VNNI);
+    default: what this processor needs.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        depth: int | None = None,
+        threads: int | None = None,
+        activation_bits: int | None = None,
+    ) -> None:
+        place = Path(folder)
+        self.name = str(folder)
+        self._about = _described(place)
+        self.num_layers, self.width = int(self._about["num_layers"]), int(self._about["width"])
+        self.max_positions, self.heads = self._about["max_positions"], tuple(self._about["heads"])
+        self.tokenizer = read_tokenizer(place, self._about["family"])
+        self.task = _task(place)
+        self._sentence = read_sentence_settings(place)[0] or SentenceSettings()
+        self.threads = threads or os.cpu_count() or 1
+        self.activation_bits = activation_bits or (8 if has_wide_integer_sums() else 7)
+        if self.activation_bits not in (7, 8):
+            raise InputError(f"activation_bits is {activation_bits} but must be 7 or 8")
+        self._session, self._options = self._open(place / MODEL)
+        self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="litebert")
+        self.depth = None if depth is None else self._depth(depth)
+
+    def __repr__(self) -> str:
+        bits = {32: "fp32", 8: "int8", 4: "int4"}[self._about["bits"]]
+        made_for = f", task={self.task.task or self.task.kind!r}" if self.task else ""
+        family = self._about["family"]
+        return f"Runtime({self.name!r}, family={family!r}, layers={self.num_layers}, {bits}{made_for})"
+
+    def _open(self, path: Path) -> tuple[Any, Any]:
+        """The session of the file, and how it is run."""
+        try:
+            import onnxruntime as ort
+        except ImportError:
+            raise InputError(
+                "exported models are run by onnxruntime; install it with pip install 'litebert[runtime]'"
+            ) from None
+        settings, run = ort.SessionOptions(), ort.RunOptions()
+        settings.intra_op_num_threads = settings.inter_op_num_threads = 1
+        settings.enable_mem_pattern = (
+            False  # a pattern is kept for every length, so memory would grow with each new one
+        )
+        settings.log_severity_level = run.log_severity_level = 3
+        run.only_execute_path_to_fetches = True
+        quantised = self._about["bits"] != 32 and self._about["activations"] == "token"
+        if quantised and self.activation_bits == 7:
+            self._kept = {name: ort.OrtValue.ortvalue_from_numpy(value) for name, value in SEVEN_BITS.items()}
+            for name, value in self._kept.items():
+                settings.add_initializer(name, value)
+        try:
+            session = ort.InferenceSession(
+                str(path), settings, providers=["CPUExecutionProvider"], disabled_optimizers=SLOW_FUSIONS
+            )
+        except Exception as error:  # onnxruntime has its own kinds for each of its modules
+            raise InputError(
+                f"{path} cannot be loaded ({' '.join(str(error).split())[:200]}); export the model again"
+            ) from None
+        return session, run
+
+    def at_depth(self, depth: int) -> "Runtime":
+        """The same model that runs only its first layers unless a call names another depth."""
+        if depth < 1:
+            raise InputError(f"depth is {depth} but must be 1 or more")
+        found = copy(self)
+        found.depth = self._depth(depth)
+        return found
+
+    def _depth(self, depth: int | None) -> int | None:
+        found = super()._depth(depth)
+        if found is not None and found != self.num_layers and not self._about["any_depth"]:
+            raise InputError(
+                f"depth is {found} but this file always runs its {self.num_layers} layers, which are not one shared "
+                "block; export the model at that depth"
+            )
+        return found
+
+    # What it computes
+
+    def _run(self, outputs: Sequence[str], ids: Any, segments: Any, depth: int | None, **more: Array) -> list[Array]:
+        """The outputs of these names for one input."""
+        fed: dict[str, Array] = {"input_ids": np.asarray(ids, np.int64), **more}
+        if self._about["segments"]:
+            fed["segments"] = np.asarray(segments, np.int64)
+        if depth is not None and self._about["any_depth"]:
+            fed["depth"] = np.array(depth, np.int64)
+        return self._session.run(list(outputs), fed, self._options)
+
+    def _each(self, function: Callable[[int], Any], lengths: Sequence[int], report: Report) -> None:
+        """Call a function with the number of each input, on all threads, the longest first."""
+        if len(lengths) == 1:
+            function(0)
+            return
+        longest_first = sorted(range(len(lengths)), key=lambda number: -lengths[number])
+        for done, _ in enumerate(self._pool.map(function, longest_first), 1):
+            report(done)
+
+    def _vectors(
+        self, inputs: Sequence[Encoded], pooling: Pooling | None, depth: int | None, batch_tokens: int, report: Report
+    ) -> Vectors:
+        found = np.empty((len(inputs), self.width), np.float32)
+        output = POOLED[pooling]
+
+        def run(number: int) -> None:
+            one = inputs[number]
+            found[number] = self._run([output], one.ids, one.segments, depth)[0]
+
+        self._each(run, [len(one.ids) for one in inputs], report)
+        return found
+
+    def _head_scores(self, inputs: Inputs, depth: int | None, report: Callable[[float], None]) -> HeadScores:
+        assert self.task is not None
+        kind = KINDS[self.task.kind]
+        names = (
+            ["start", "end", *(["answerable"] if self._about["answerable"] else [])] if kind.per_token else ["logits"]
+        )
+        found: list[list[Array]] = [[] for _ in range(len(inputs))]
+
+        def run(number: int) -> None:
+            at = slice(inputs.starts[number], inputs.starts[number + 1])
+            found[number] = self._run(names, inputs.ids[at], inputs.segments[at], depth)
+
+        self._each(run, inputs.lengths.tolist(), lambda done: report(done / len(inputs)))
+        columns = [np.concatenate(rows) if kind.per_token else np.stack(rows) for rows in zip(*found, strict=True)]
+        both = kind.per_token and bool(columns)
+        return HeadScores(
+            scores=columns[0] if columns else EMPTY,
+            ends=columns[1] if both else EMPTY,
+            answerable=columns[2] if both and len(columns) > 2 else EMPTY,
+        )
+
+    def _likeliest(
+        self, inputs: Sequence[Encoded], gaps: Sequence[Sequence[int]], top: int, depth: int | None
+    ) -> list[list[list[tuple[int, float]]]]:
+        found: list[list[list[tuple[int, float]]]] = [[] for _ in inputs]
+
+        def run(number: int) -> None:
+            one = inputs[number]
+            places = np.asarray(gaps[number], np.int64)
+            for logits in self._run(["tokens"], one.ids, one.segments, depth, positions=places)[0]:
+                shares = _softmax(logits)
+                best = np.argsort(-shares, kind="stable")[:top]
+                found[number].append([(int(id), float(shares[id])) for id in best])
+
+        self._check_lengths(inputs)
+        self._each(run, [len(one.ids) for one in inputs], lambda _: None)
+        return found
+
+    def _in_order(self, inputs: Sequence[Encoded], depth: int | None) -> Vectors:
+        found = np.empty(len(inputs), np.float32)
+
+        def run(number: int) -> None:
+            one = inputs[number]
+            found[number] = _softmax(self._run(["order"], one.ids, one.segments, depth)[0])[0]
+
+        self._each(run, [len(one.ids) for one in inputs], lambda _: None)
+        return found
+
+    def _check_lengths(self, inputs: Sequence[Encoded]) -> None:
+        for number, one in enumerate(inputs):
+            if self.max_positions is not None and len(one.ids) > self.max_positions:
+                raise InputError(
+                    f"sequence {number} has {len(one.ids)} tokens but the model has {self.max_positions} positions; "
+                    "cut or split it"
+                )
+
+
+def has_wide_integer_sums() -> bool:
+    """Whether this processor adds products of 8-bit integers without overflow: x86 with VNNI, and all others."""
+    if platform.machine().lower() not in ("x86_64", "amd64", "x86", "i686"):
+        return True
+    try:
+        return "vnni" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return False  # not Linux: unknown, so take what is always right
+
+
+def _softmax(logits: Array) -> Array:
+    shares = np.exp(logits.astype(np.float64) - float(logits.max()))
+    return shares / shares.sum()
+
+
+def _described(folder: Path) -> dict[str, Any]:
+    path = folder / DESCRIPTION
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+        needed = {"family", "num_layers", "width", "max_positions", "segments", "any_depth", "heads", "bits"}
+        if not isinstance(about, dict) or not needed <= about.keys():
+            raise ValueError("fields are missing")
+    except FileNotFoundError:
+        raise InputError(
+            f"{folder} is not an exported model: it has no {DESCRIPTION}; make one with `litebert export`"
+        ) from None
+    except ValueError as error:
+        raise InputError(f"{path} cannot be used ({error}); export the model again") from None
+    if about.get("format") != 1:
+        raise InputError(
+            f"{path} has format {about.get('format')}; this litebert reads format 1, so export the model again"
+        )
+    return about
+
+
+def _task(folder: Path) -> TaskSpec | None:
+    path = folder / TASK_FILE
+    if not path.is_file():
+        return None
+    try:
+        return build(TaskSpec, json.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise InputError(f"{path} cannot be used ({error}); export the model again") from None

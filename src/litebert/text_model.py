@@ -1,0 +1,415 @@
+"""What every model that reads texts can be asked for: vectors, predictions, scores, missing words, the order of texts.
+
+``TextModel`` turns texts into inputs, and what a model computes of them into answers. What computes is left to its two
+kinds: ``Model`` runs a torch network, ``Runtime`` an exported file. No torch here. Nothing is changed by a call, so any
+number of threads can share a model.
+"""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from litebert.errors import InputError
+from litebert.fill import Guess, gap_places, guess_at
+from litebert.pooling import Pooling, SentenceSettings, pooling_named
+from litebert.tasks.examples import Item, ItemPrediction, Prediction, TaskSpec
+from litebert.tasks.kinds import KINDS, HeadScores, check_fits
+from litebert.terminal import ProgressBar
+from litebert.text.tokenizer import Encoded, Tokenizer
+
+if TYPE_CHECKING:
+    from litebert.tasks.columns import Names
+    from litebert.tasks.encoding import Inputs
+    from litebert.tasks.evaluate import Evaluation
+
+CHUNK = 16_384  # texts tokenised and encoded at once
+ITEM_CHUNK = 4096  # items of a task encoded and predicted at once
+UNBOUNDED = 512  # tokens at which texts are cut where a model has no maximum (XLNet); max_length may ask for more
+Vectors = npt.NDArray[np.float32]
+Report = Callable[[int], None]  # takes the number of texts done
+
+log = logging.getLogger(__name__)
+
+
+class TextModel(ABC):
+    """A model with its tokenizer and, where it was fine-tuned, its task."""
+
+    name: str
+    tokenizer: Tokenizer | None
+    task: TaskSpec | None  # what its ``task.json`` says; None without a head for a task
+    depth: int | None  # how many layers run unless a call names another depth; None: all
+    num_layers: int
+    width: int
+    max_positions: int | None  # None: any length
+    heads: tuple[str, ...]  # the heads it has, by the names that networks give them
+    _sentence: SentenceSettings
+
+    # What computes
+
+    @abstractmethod
+    def _vectors(
+        self, inputs: Sequence[Encoded], pooling: Pooling | None, depth: int | None, batch_tokens: int, report: Report
+    ) -> Vectors:
+        """(inputs, width) one vector for each input."""
+
+    @abstractmethod
+    def _head_scores(self, inputs: "Inputs", depth: int | None, report: Callable[[float], None]) -> HeadScores:
+        """What the head of the task gives; ``report`` takes the share of the inputs that is done."""
+
+    @abstractmethod
+    def _likeliest(
+        self, inputs: Sequence[Encoded], gaps: Sequence[Sequence[int]], top: int, depth: int | None
+    ) -> list[list[list[tuple[int, float]]]]:
+        """For each gap of each input, the ``top`` likeliest ids with their probabilities."""
+
+    @abstractmethod
+    def _in_order(self, inputs: Sequence[Encoded], depth: int | None) -> Vectors:
+        """(inputs) the probability that the two texts of each input are in order."""
+
+    # What people ask for
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels it predicts, in its order; empty where it has no task, or one without labels."""
+        return self.task.labels if self.task and KINDS[self.task.kind].has_classes else ()
+
+    def encode(
+        self,
+        texts: str | Iterable[str],
+        pairs: str | Iterable[str] | None = None,
+        *,
+        pooling: str | None = None,
+        normalize: bool | None = None,
+        as_tensor: bool = False,
+        progress: bool | None = None,
+        depth: int | None = None,
+        max_length: int | None = None,
+        batch_tokens: int = 8192,
+    ) -> Any:
+        """One vector for a text, or an array (texts, width) for any iterable of texts, in float32.
+
+        ``pairs`` are second texts, one for each. ``pooling`` makes one vector of the tokens' states: ``mean``,
+        ``first`` (the state of the token that stands for the text) or ``pooler``; None is what the model's folder
+        asks for, else the pooler's where it has one. ``normalize`` scales vectors to length 1; None is as the folder
+        asks for, else no. Texts longer than ``max_length`` tokens (default: the model's maximum) are cut, and a
+        message says how many were. ``progress`` None shows a bar where a person watches and it takes a while. A torch
+        model reads about ``batch_tokens`` tokens at once.
+        """
+        rows, single = texts_of(texts, "texts")
+        seconds = None if pairs is None else texts_of(pairs, "pairs")[0]
+        if seconds is not None and len(seconds) != len(rows):
+            raise InputError(f"{len(rows)} texts but {len(seconds)} pairs; give one for each text")
+        way = pooling_named(pooling, "pooler" in self.heads) if pooling is not None else self._sentence.pooling
+        scaled = self._sentence.normalize if normalize is None else normalize
+        at = self._depth(depth)
+        limit = self._limit(max_length)
+        vectors = np.empty((len(rows), self.width), np.float32)
+        cut = 0
+        with ProgressBar("encoding texts", len(rows), progress) as bar:
+            for first in range(0, len(rows), CHUNK):
+                some = slice(first, first + CHUNK)
+                inputs, shortened = self._inputs(rows[some], None if seconds is None else seconds[some], limit)
+                cut += shortened
+                vectors[some] = self._vectors(inputs, way, at, batch_tokens, _after(first, bar.update))
+        if cut:
+            log.warning(f"{cut:,} of {len(rows):,} texts are longer than {limit} tokens and were cut (max_length)")
+        if scaled:
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        if as_tensor:
+            import torch
+
+            tensor = torch.from_numpy(vectors)
+            return tensor[0] if single else tensor
+        return vectors[0] if single else vectors
+
+    @overload
+    def predict(
+        self,
+        texts: str | Mapping[str, Any],
+        pairs: str | None = None,
+        *,
+        depth: int | None = None,
+        progress: bool | None = None,
+    ) -> Prediction: ...
+
+    @overload
+    def predict(
+        self,
+        texts: Iterable[Any],
+        pairs: Iterable[str] | None = None,
+        *,
+        depth: int | None = None,
+        progress: bool | None = None,
+    ) -> list[Prediction]: ...
+
+    def predict(
+        self,
+        texts: str | Mapping[str, Any] | Iterable[Any],
+        pairs: str | Iterable[str] | None = None,
+        *,
+        depth: int | None = None,
+        progress: bool | None = None,
+    ) -> Prediction | list[Prediction]:
+        """What a fine-tuned model predicts: one ``Prediction`` for a text, a list for any iterable of texts.
+
+        A model for pairs takes the second texts as ``pairs``, or tuples of two. One that was fine-tuned on named
+        columns also takes dicts, or a DataFrame, with these columns. A multiple-choice model takes dicts with
+        ``question``, ``options`` and, if there is one, ``passage``; a model that finds answers in a passage takes
+        dicts with ``question`` and ``context``.
+        """
+        spec = self.required_task("predict")
+        items, single = items_of(texts, pairs, spec)
+        with ProgressBar("predicting", len(items), progress) as bar:
+            found = self.predict_items(items, depth, bar.update)
+            bar.update(len(items))
+        kind = KINDS[spec.kind]
+        shown = [kind.present(item, one, spec) for item, one in zip(items, found, strict=True)]
+        return shown[0] if single else shown
+
+    def predict_items(
+        self, items: Sequence[Item], depth: int | None = None, report: Report = lambda _: None
+    ) -> list[ItemPrediction]:
+        """Predictions in the order of the items, for code that has items of a task rather than texts."""
+        spec, tokenizer, at = self.required_task("predict"), self._tokenizer(), self._depth(depth)
+        kind = KINDS[spec.kind]
+        found: list[ItemPrediction] = []
+        for first in range(0, len(items), ITEM_CHUNK):
+            some = items[first : first + ITEM_CHUNK]
+            inputs = kind.encode(some, tokenizer, spec.encoding())
+            done = _after(first, report)
+            scores = self._head_scores(inputs, at, lambda share: done(int(share * len(some))))  # noqa: B023
+            found += kind.decode(some, inputs, scores, spec)
+        return found
+
+    def evaluate(
+        self,
+        data: Any,
+        *,
+        task: str | None = None,
+        text: "Names" = None,
+        label: "Names" = None,
+        kind: str | None = None,
+        split: str | None = None,
+        depth: int | None = None,
+        depths: Sequence[int] = (),
+        from_hub: bool = False,
+        progress: bool | None = None,
+    ) -> "Evaluation":
+        """The official metrics of the task on data: ``scores``, and ``per_label``, ``confusion``, ``hardest``.
+
+        ``data`` is a file or folder, or whatever else fine-tuning takes. Columns are those of the training data unless
+        ``text`` and ``label`` name others; a benchmark is named by ``task``. ``depths`` are scored as well.
+        """
+        from litebert.tasks.evaluate import evaluate_model, in_order_of
+        from litebert.tasks.sources import read_task
+
+        spec = self.required_task("evaluate")
+        own = task is None
+        columns = own and not isinstance(data, list | tuple)  # rows without names have no columns to look for
+        read = read_task(
+            task,
+            data,
+            text=text or (spec.text if columns else None),
+            label=label or (spec.label or None if columns else None),
+            kind=kind or (spec.kind if own else None),
+            labels=spec.labels if own else None,
+            from_hub=from_hub,
+            whole=True,
+        )
+        check_fits(spec, read, self.name)
+        count = 0
+
+        def predict(items: Sequence[Item], at: int | None) -> list[ItemPrediction]:
+            nonlocal count
+            before, count = count, count + len(items)
+            found = self.predict_items(items, depth if at is None else at, _after(before, bar.update))
+            return in_order_of(found, spec.labels, read.labels)
+
+        total = sum(len(items) for items in (*read.dev.values(), *read.test.values()))
+        with ProgressBar("evaluating", (1 + len(depths)) * total, progress) as bar:
+            return evaluate_model(read, self.name, predict, split=split, depths=depths, seen=spec.seen)
+
+    @overload
+    def fill(  # type: ignore[overload-overlap]
+        self, texts: str, top: int = 5, *, depth: int | None = None
+    ) -> list[Guess] | list[list[Guess]]: ...
+
+    @overload
+    def fill(self, texts: Iterable[str], top: int = 5, *, depth: int | None = None) -> list[list[list[Guess]]]: ...
+
+    def fill(
+        self, texts: str | Iterable[str], top: int = 5, *, depth: int | None = None
+    ) -> list[Guess] | list[list[Guess]] | list[list[list[Guess]]]:
+        """The ``top`` likeliest words for the masks in texts: for each text a list for each of its masks.
+
+        For a single text: the list for its mask; with several masks, such a list for each.
+        """
+        rows, single = texts_of(texts, "texts")
+        found = self.fill_encoded(self._tokenizer().encode_batch(rows), top, depth=depth)
+        if not single:
+            return found
+        return found[0][0] if len(found[0]) == 1 else found[0]
+
+    def fill_encoded(
+        self, inputs: Sequence[Encoded], top: int = 5, *, depth: int | None = None
+    ) -> list[list[list[Guess]]]:
+        """``fill`` for inputs that are ids already."""
+        tokenizer = self._tokenizer()
+        if "masked_lm" not in self.heads:
+            raise InputError(
+                f"{self.name} has no masked-LM head, so it cannot fill gaps; load one that was saved with it"
+            )
+        if top < 1:
+            raise InputError(f"top is {top} but must be 1 or more")
+        gaps = [gap_places(one.ids, tokenizer) for one in inputs]
+        for number, places in enumerate(gaps, 1):
+            if not places:
+                which = "the text" if len(inputs) == 1 else f"text {number}"
+                raise InputError(f"there is no {tokenizer.mask_token} in {which}; put one where a word is missing")
+        found = self._likeliest(inputs, gaps, top, self._depth(depth))
+        return [
+            [
+                [guess_at(one.ids, place, id, share, tokenizer) for id, share in pieces]
+                for place, pieces in zip(places, rows, strict=True)
+            ]
+            for one, places, rows in zip(inputs, gaps, found, strict=True)
+        ]
+
+    def order(self, pairs: Iterable[tuple[str, str]], *, depth: int | None = None) -> list[float]:
+        """For each pair of texts the probability that they are in the right order, by the sentence-order head.
+
+        The head is asked about both orders and the answers are averaged, so a pair and its reverse add up to one.
+        """
+        if "order" not in self.heads:
+            raise InputError(
+                f"{self.name} has no sentence-order head; load one that was pretrained with it and not fine-tuned"
+            )
+        pairs = list(pairs)
+        if any(isinstance(pair, str) or len(pair) != 2 for pair in pairs):
+            raise InputError("order takes a list of pairs of texts, such as [('First.', 'Second.')]")
+        firsts, seconds = [first for first, _ in pairs], [second for _, second in pairs]
+        inputs, _ = self._inputs([*firsts, *seconds], [*seconds, *firsts], self._limit(None))
+        shares = self._in_order(inputs, self._depth(depth)).astype(np.float64)
+        as_given, turned = shares[: len(pairs)], shares[len(pairs) :]
+        return [float(share) for share in (as_given + 1 - turned) / 2]
+
+    # Inputs
+
+    def _limit(self, max_length: int | None) -> int:
+        """The most tokens of an input."""
+        if max_length is None:
+            most = UNBOUNDED if self.max_positions is None else self.max_positions
+            return min(self._sentence.max_length or most, most)
+        if max_length < 3:
+            raise InputError(f"max_length is {max_length} but must be 3 tokens or more")
+        if self.max_positions is not None and max_length > self.max_positions:
+            raise InputError(f"max_length is {max_length} but the model has {self.max_positions} positions")
+        return max_length
+
+    def _inputs(self, texts: Sequence[str], pairs: Sequence[str] | None, limit: int) -> tuple[list[Encoded], int]:
+        """The inputs of texts, and how many of them were cut."""
+        tokenizer = self._tokenizer()
+        if self._sentence.lower_case:
+            texts = [text.lower() for text in texts]
+            pairs = None if pairs is None else [text.lower() for text in pairs]
+        ids = tokenizer.ids_batch([*texts, *(pairs or ())])
+        seconds: Sequence[list[int] | None] = [None] * len(texts) if pairs is None else ids[len(texts) :]
+        special = len(tokenizer.lay_out([], None if pairs is None else []).ids)
+        both = list(zip(ids[: len(texts)], seconds, strict=True))
+        cut = sum(len(first) + len(second or ()) + special > limit for first, second in both)
+        return [tokenizer.lay_out(first, second, limit) for first, second in both], cut
+
+    def _depth(self, depth: int | None) -> int | None:
+        """The depth of a call: the one it names, else the model's own."""
+        if depth is None:
+            return self.depth
+        if not 0 <= depth <= self.num_layers:
+            raise InputError(f"depth is {depth} but this model has depths 0 to {self.num_layers}")
+        return depth
+
+    def required_task(self, wanted: str) -> TaskSpec:
+        """Its task; an error where it has none."""
+        if self.task is None:
+            raise InputError(
+                f"{self.name} has no head for a task, so it cannot {wanted}; fine-tune it first with litebert.finetune"
+            )
+        return self.task
+
+    def _tokenizer(self) -> Tokenizer:
+        if self.tokenizer is None:
+            raise InputError(
+                "this model has no tokenizer, so it takes ids only; load a folder that holds tokenizer.json"
+            )
+        if self.tokenizer.cls_id is None or self.tokenizer.sep_id is None:
+            raise InputError("this model's tokenizer has no tokens to begin and end an input with; use another model")
+        return self.tokenizer
+
+
+def _after(before: int, report: Report) -> Report:
+    """Reports what is done of a part as what is done of the whole."""
+    return lambda done: report(before + done)
+
+
+def items_of(texts: Any, pairs: Any, spec: TaskSpec) -> tuple[list[Item], bool]:
+    """Items to predict, and whether one was given by itself."""
+    kind = KINDS[spec.kind]
+    takes_rows = kind.needs_rows or bool(spec.text)
+    if takes_rows and _is_frame(texts):
+        texts = texts.to_dict("records")
+    single = isinstance(texts, str) or (takes_rows and isinstance(texts, Mapping))
+    rows = [texts] if single else _listed(texts)
+    named = any(isinstance(row, Mapping) for row in rows)
+    if not (kind.needs_rows or (named and spec.text)):
+        rows = _paired(rows, pairs)
+    elif pairs is not None:
+        raise InputError("rows hold all of their texts; leave out pairs")
+    items = []
+    for index, row in enumerate(rows):
+        try:
+            items.append(kind.item_of(row, str(index), spec))
+        except InputError as error:
+            raise InputError(f"row {index}: {error}" if named and not single else str(error)) from None
+    return items, single
+
+
+def texts_of(texts: Any, name: str) -> tuple[list[str], bool]:
+    """A list of texts from one or from any iterable of them, and whether there was one by itself."""
+    if isinstance(texts, str):
+        return [str(texts)], True
+    rows = _listed(texts, name)
+    for index, row in enumerate(rows):
+        if not isinstance(row, str):
+            raise InputError(f"{name}[{index}] is {row!r:.80} but must be a string")
+    return [str(row) for row in rows], False
+
+
+def _paired(rows: Sequence[Any], pairs: Any) -> list[Any]:
+    """Texts, or tuples of two, from texts and their pairs or from tuples."""
+    if pairs is None and rows and all(isinstance(row, tuple) and len(row) == 2 for row in rows):
+        rows, pairs = zip(*rows, strict=True)
+    firsts, _ = texts_of(rows, "texts")
+    if pairs is None:
+        return firsts
+    seconds, _ = texts_of(pairs, "pairs")
+    if len(seconds) != len(firsts):
+        raise InputError(f"{len(firsts)} texts but {len(seconds)} pairs; give one for each text")
+    return list(zip(firsts, seconds, strict=True))
+
+
+def _listed(rows: Any, name: str = "texts") -> list[Any]:
+    """Any iterable as a list; an error for what iterates but is no list of texts."""
+    if isinstance(rows, bytes | bytearray | Mapping) or _is_frame(rows):
+        raise InputError(f"{name} is a {type(rows).__name__} but must be a string or an iterable of strings")
+    try:
+        return list(rows)
+    except TypeError:
+        raise InputError(f"{name} is {rows!r:.80} but must be a string or an iterable of strings") from None
+
+
+def _is_frame(rows: Any) -> bool:
+    """Whether something is a DataFrame, which iterates over the names of its columns."""
+    return hasattr(rows, "to_dict") and hasattr(rows, "columns")

@@ -1,0 +1,219 @@
+"""Exported graphs compute what the torch network computes: every family, every head, every depth, padded or not."""
+
+import numpy as np
+import pytest
+import torch
+
+from litebert.nn.config import EncoderConfig, family_config
+from litebert.nn.layout import Layout
+from litebert.nn.network import HeadsConfig, Network, NetworkConfig
+from litebert.pooling import pool
+
+ort = pytest.importorskip("onnxruntime", reason="litebert[runtime] is not installed")
+pytest.importorskip("onnx", reason="litebert[export] is not installed")
+
+from litebert.exporting.graph import Arithmetic  # noqa: E402
+from litebert.exporting.network import ExitHeads, is_loop, standard_model, text_model  # noqa: E402
+
+CLOSE = 1e-4
+FAMILIES = ("albert", "bert", "roberta", "distilbert", "electra", "xlnet")
+IDS = [[2, 17, 44, 5, 3], [2, 9, 60, 61, 62, 8, 30, 3], [2, 3]]
+SEGMENTS = [[0, 0, 1, 1, 1], [0] * 8, [0, 1]]
+
+
+def encoder_config(family: str, **fields: object) -> EncoderConfig:
+    small = {"vocab_size": 70, "width": 24, "num_layers": 3, "num_heads": 3, "feed_forward_width": 40}
+    widths = {"embedding_width": 16} if family in ("albert", "electra") else {}
+    return family_config({"family": family, "max_positions": 20, **small, **widths, **fields})
+
+
+def network_of(encoder: EncoderConfig, *names: str, labels: int = 3, answerable: bool = False) -> Network:
+    torch.manual_seed(3)
+    heads = HeadsConfig(names=names, labels=tuple(map(str, range(labels))), answerable=answerable)  # type: ignore[arg-type]
+    network = Network(NetworkConfig(encoder=encoder, heads=heads)).eval()
+    with torch.no_grad():  # so that every bias and norm counts
+        for parameter in network.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return network
+
+
+def weights_of(network: Network) -> dict[str, np.ndarray]:
+    return {name: tensor.numpy() for name, tensor in network.state_dict().items()}
+
+
+def session(model) -> object:
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def fed(model, number: int, **more: np.ndarray) -> dict[str, np.ndarray]:
+    names = {one.name for one in model.graph.input}
+    inputs = {"input_ids": np.array(IDS[number]), "segments": np.array(SEGMENTS[number]), **more}
+    return {name: value for name, value in inputs.items() if name in names}
+
+
+def segments_of(network: Network, number: int) -> torch.Tensor | None:
+    encoder = network.config.encoder
+    takes = encoder.num_segments > 1 or encoder.positions == "relative"
+    return torch.tensor(SEGMENTS[number]) if takes else None
+
+
+@torch.no_grad()
+def torch_states(network: Network, number: int, depth: int | None = None) -> tuple[torch.Tensor, Layout]:
+    layout = Layout.of([len(IDS[number])])
+    return network.encoder(torch.tensor(IDS[number]), layout, segments_of(network, number), depth=depth), layout
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@torch.no_grad()
+def test_states_and_vectors_of_a_text(family):
+    network = network_of(encoder_config(family))
+    model = text_model(network.config, weights_of(network), Arithmetic(bits=32))
+    run = session(model)
+    for number in range(len(IDS)):
+        states, layout = torch_states(network, number)
+        found = run.run(["states", "mean", "first", "pooled"], fed(model, number))
+        for one, way in zip(found[1:], ("mean", "first", None), strict=True):
+            np.testing.assert_allclose(one, pool(network, states, layout, way)[0], atol=CLOSE)
+        np.testing.assert_allclose(found[0], states, atol=CLOSE)
+
+
+@pytest.mark.parametrize("depth", range(4))
+def test_a_shared_block_runs_to_any_depth(depth):
+    network = network_of(encoder_config("albert"))
+    model = text_model(network.config, weights_of(network), Arithmetic(bits=32))
+    assert [node.op_type for node in model.graph.node].count("Loop") == 1
+    [found] = session(model).run(["states"], fed(model, 1, depth=np.array(depth)))
+    np.testing.assert_allclose(found, torch_states(network, 1, depth)[0], atol=CLOSE)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"share": "attention"}, {"share": "ffn"}, {"num_groups": 3}, {"layers_per_group": 3}], ids=str
+)
+def test_other_plans_store_a_shared_weight_once(fields):
+    network = network_of(encoder_config("albert", **fields))
+    assert not is_loop(network.config.encoder)
+    model = text_model(network.config, weights_of(network), Arithmetic(bits=32))
+    stored = [one.name for one in model.graph.initializer if "qkv.weight" in one.name]
+    assert len(stored) == network.config.encoder.num_attention_blocks
+    [found] = session(model).run(["states"], fed(model, 0))
+    np.testing.assert_allclose(found, torch_states(network, 0)[0], atol=CLOSE)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("head", ["classify", "choice", "order", "span", "masked_lm"])
+@torch.no_grad()
+def test_heads(family, head):
+    network = network_of(encoder_config(family), head, answerable=head == "span")
+    model = text_model(network.config, weights_of(network), Arithmetic(bits=32))
+    names = {one.name for one in model.graph.output}
+    if head == "masked_lm" and family == "xlnet":  # it predicts from a second stream, which is not exported
+        assert "tokens" not in names
+        return
+    states, layout = torch_states(network, 1)
+    run, part = session(model), network.heads[head]
+    if head == "masked_lm":
+        places = np.array([2, 5])
+        [found] = run.run(["tokens"], fed(model, 1, positions=places))
+        np.testing.assert_allclose(found, network.masked_lm(states, torch.from_numpy(places)), atol=CLOSE)
+    elif head == "span":
+        start, end, sure = run.run(["start", "end", "answerable"], fed(model, 1))
+        for one, other in zip((start, end), part(states), strict=True):
+            np.testing.assert_allclose(one, other, atol=CLOSE)
+        np.testing.assert_allclose(sure, part.has_answer(states, layout), atol=CLOSE)
+    else:
+        pooled = network.pooled(states, layout)
+        expected = part(pooled, 1) if head == "choice" else part(pooled)
+        [found] = run.run(["order" if head == "order" else "logits"], fed(model, 1))
+        np.testing.assert_allclose(found, expected[0], atol=CLOSE)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("side", ["left", "right"])
+@torch.no_grad()
+def test_padded_batches_with_the_usual_names(family, side):
+    network = network_of(encoder_config(family), "classify")
+    model = standard_model(network.config, weights_of(network), Arithmetic(bits=32))
+    if side == "left" and network.config.encoder.pooled_token == "first":
+        return  # positions count from the first column, so padding belongs on the right of these
+    longest = max(map(len, IDS))
+    cells = {
+        name: np.zeros((len(IDS), longest), np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")
+    }
+    for row, ids in enumerate(IDS):
+        at = slice(longest - len(ids), longest) if side == "left" else slice(0, len(ids))
+        cells["input_ids"][row, at] = ids
+        cells["token_type_ids"][row, at] = SEGMENTS[row]
+        cells["attention_mask"][row, at] = 1
+    names = {one.name for one in model.graph.input}
+    states, logits = session(model).run(
+        ["last_hidden_state", "logits"], {name: value for name, value in cells.items() if name in names}
+    )
+    for row, ids in enumerate(IDS):
+        expected, layout = torch_states(network, row)
+        at = slice(longest - len(ids), longest) if side == "left" else slice(0, len(ids))
+        np.testing.assert_allclose(states[row, at], expected, atol=CLOSE)
+        np.testing.assert_allclose(
+            logits[row], network.heads["classify"](network.pooled(expected, layout))[0], atol=CLOSE
+        )
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("activations", ["token", "tensor"])
+def test_integers_are_close_to_the_network(bits, activations):
+    network = network_of(encoder_config("albert", width=96, feed_forward_width=192, num_heads=4))
+    model = text_model(network.config, weights_of(network), Arithmetic(bits=bits, activations=activations))
+    [found] = session(model).run(["states"], fed(model, 1))
+    expected = torch_states(network, 1)[0].numpy()
+    error = np.abs(found - expected).mean() / np.abs(expected).mean()
+    assert error < {8: 0.03, 4: 0.3}[bits]
+
+
+def test_a_weight_of_the_loop_is_stored_once_in_integers():
+    network = network_of(encoder_config("albert"))
+    for bits, kind in ((8, "int8"), (4, "int4")):
+        model = text_model(network.config, weights_of(network), Arithmetic(bits=bits))
+        names = [one.name for one in model.graph.initializer]
+        assert names.count(f"encoder.attention.0.qkv.{kind}") == 1
+        assert not [name for name in names if name.endswith("qkv.weight")]
+
+
+@pytest.mark.parametrize("patience", [0, 2])
+@torch.no_grad()
+def test_the_loop_ends_by_its_exit_rule(patience):
+    network = network_of(encoder_config("albert", num_layers=4), "classify")
+    random = np.random.default_rng(0)
+    weight = random.normal(0, 0.3, (1, 48, 3)) + random.normal(0, 0.15, (4, 48, 3))  # heads that agree now and then
+    heads = ExitHeads(weight=weight, bias=random.normal(0, 0.1, (4, 3)), patience=patience)
+    model = text_model(network.config, weights_of(network), Arithmetic(bits=32), heads)
+    run = session(model)
+    seen = set()
+    for number in range(len(IDS)):
+        layout = Layout.of([len(IDS[number])])
+        states = network.encoder.states(torch.tensor(IDS[number]), layout, segments_of(network, number))[1:]
+        scores = [
+            np.concatenate([one[0].numpy(), one.mean(0).numpy()]) @ heads.weight[depth] + heads.bias[depth]
+            for depth, one in enumerate(states)
+        ]
+        for confidence in (0.4, 0.6, 0.9):
+            expected = _exit_depth(scores, confidence, patience)
+            found = run.run(
+                ["exit_logits", "exit_depth"], fed(model, number, confidence=np.array(confidence, np.float32))
+            )
+            assert int(found[1]) == expected
+            np.testing.assert_allclose(found[0], scores[expected - 1], atol=1e-3)
+            seen.add(expected)
+        assert int(run.run(["exit_depth"], fed(model, number))[0]) == 4  # off by default
+    assert len(seen) > 1
+
+
+def _exit_depth(scores: list[np.ndarray], confidence: float, patience: int) -> int:
+    agreed = 0
+    for depth, row in enumerate(scores, 1):
+        shares = np.exp(row - row.max()) / np.exp(row - row.max()).sum()
+        same = depth > 1 and row.argmax() == scores[depth - 2].argmax()
+        agreed = agreed + 1 if same else 1
+        if (agreed >= patience) if patience else (shares.max() >= confidence):
+            return depth
+    return len(scores)
