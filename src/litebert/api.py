@@ -102,13 +102,14 @@ class Run:
         return load(self.folder / "model")
 
 
+@checked
 def load(
-    source: PathLike,
+    source: Annotated[PathLike, Param("A folder, a shipped name, a preset or a Hub name.")],
     *,
-    device: str = "auto",
-    dtype: Any = None,
-    depth: int | None = None,
-    threads: int | None = None,
+    device: Device = "auto",
+    dtype: Annotated[object, Param("float32, bfloat16 or float16.")] = None,
+    depth: Annotated[int | None, Param("Run only the first layers.", low=0)] = None,
+    threads: Annotated[int | None, Param("Of an exported model: texts read at a time.", low=1, high=4096)] = None,
 ) -> "Model":
     """A model from a folder (ours, exported, or Hugging Face's), by a shipped name, a preset or its Hub name.
 
@@ -126,7 +127,7 @@ def load(
         raise InputError(f"threads is for exported models; {source} is not one")
     from litebert.model import load as load_torch
 
-    return load_torch(source, device=device, dtype=dtype, depth=depth)
+    return load_torch(source, device=device, dtype=cast(Any, dtype), depth=depth)
 
 
 @checked

@@ -94,7 +94,12 @@ def checked(function: Callable[Arguments, Result]) -> Callable[Arguments, Result
         for name, value in signature.bind(*args, **kwargs).arguments.items():
             param, hint = declared[name]
             param.check(name, value, hint)
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise InputError(f"{function.__name__} needs torch here; install it with pip install litebert") from None
 
     return call
 

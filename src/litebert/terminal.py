@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -147,5 +148,6 @@ class ProgressBar:
     def _is_due(self) -> bool:
         if self.show is not None:
             return self.show
-        waited = time.monotonic() - self._begun > PATIENCE
-        return waited and (console().is_terminal or console().is_jupyter)
+        if time.monotonic() - self._begun <= PATIENCE or find_spec("rich") is None:  # litebert-runtime lacks it
+            return False
+        return console().is_terminal or console().is_jupyter
