@@ -1,7 +1,8 @@
 """litebert: train, fine-tune, shrink and ship BERT-class text encoders with little compute.
 
 ``load`` a model, or make one: ``train_tokenizer``, ``build_corpus``, ``pretrain``, ``finetune``, ``distill``,
-``shrink``. ``plan`` says what a run costs before it starts. Light to import: torch is imported when it is needed.
+``shrink``. ``plan`` estimates the cost of a run before it starts. The functions behind the other commands (``convert``,
+``card``, ``list_runs``, ...) are in ``litebert.api``. Light to import: torch is imported when it is needed.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -32,8 +33,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("load", "Model", "Prediction"):
+    if name in ("load", "Model", "Prediction"):  # these need torch
         from importlib import import_module
 
         return getattr(import_module("litebert.model"), name)
     raise AttributeError(f"module 'litebert' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "api"])

@@ -1,8 +1,7 @@
-"""The model of the Python API: ``load`` one, then ask it for vectors, predictions, scores, missing words or the order
-of texts.
+"""The model of the Python API: ``load`` one, then encode, predict, evaluate, fill masks or order texts with it.
 
-Whatever it runs is packed: texts are sorted by length into batches of a bounded number of tokens, without padding, and
-results come in the order of the texts. Nothing is changed by a call, so any number of threads can share a model.
+Texts are sorted by length into batches of a bounded number of tokens, without padding; results come in the order of the
+texts. No call changes the model, so any number of threads can share it.
 """
 
 import logging
@@ -40,8 +39,8 @@ from litebert.train.precision import default_precision, has_bf16
 __all__ = ["Guess", "Model", "Prediction", "load"]
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
-CHUNK = 16_384  # texts tokenised and encoded at once
-UNBOUNDED = 512  # tokens at which texts are cut where a model has no maximum (XLNet); max_length may say more
+CHUNK = 16_384  # texts tokenised and encoded at a time
+UNBOUNDED = 512  # default maximum of tokens for models without one (XLNet); max_length can be higher
 Vectors = npt.NDArray[np.float32]
 
 log = logging.getLogger(__name__)
@@ -50,8 +49,8 @@ log = logging.getLogger(__name__)
 class Model:
     """A network with its tokenizer and, where it was fine-tuned, its task.
 
-    ``network`` is the torch module, for training or gradients; ``task`` what its ``task.json`` says, None without a
-    head for a task; ``notes`` what was odd about the folder it came from.
+    ``network`` is the torch module, for training or gradients; ``task`` describes what it was fine-tuned for (None: not
+    fine-tuned); ``notes`` are the warnings from loading it.
     """
 
     def __init__(
@@ -77,8 +76,9 @@ class Model:
         config = self.config
         size = sum(parameter.numel() for parameter in self.network.parameters())
         made_for = f", task={self.task.task or self.task.kind!r}" if self.task else ""
+        depth = f", depth={self.depth}" if self.depth is not None else ""
         return (
-            f"Model({self.name!r}, family={config.family!r}, layers={config.num_layers}, width={config.width}, "
+            f"Model({self.name!r}, family={config.family!r}, layers={config.num_layers}{depth}, width={config.width}, "
             f"parameters={size:,}{made_for}, device='{self.device}')"
         )
 
@@ -89,12 +89,12 @@ class Model:
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return self.network.encoder.embeddings.token.weight.device
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels it predicts, in its order; empty where it has no task, or one without labels."""
+        """The labels it predicts, in the order of its head; empty without a task or for a task without labels."""
         return self.task.labels if self.task and KINDS[self.task.kind].has_classes else ()
 
     # Vectors
@@ -114,17 +114,17 @@ class Model:
     ) -> Any:
         """One vector for a text, or an array (texts, width) for any iterable of texts, in float32.
 
-        ``pairs`` are second texts, one for each. ``pooling`` makes one vector of the tokens' states: ``mean``,
-        ``first`` (the state of the token that stands for the text) or ``pooler``; None is what the model's folder
-        asks for, else the pooler's where it has one. ``normalize`` scales vectors to length 1; None is as the folder
-        asks for, else no. Texts longer than ``max_length`` tokens (default: the model's maximum) are cut, and a
-        message says how many were. ``progress`` None shows a bar where a person watches and it takes a while.
+        ``pairs`` are second texts, one for each text. ``pooling`` is how token states become one vector: ``mean``,
+        ``first`` (the [CLS] token) or ``pooler``. ``normalize`` scales vectors to length 1. The defaults of both are
+        those in a sentence-transformers folder, otherwise ``mean`` and False. Texts longer than ``max_length`` tokens
+        (default: the model's maximum) are cut, and one warning reports how many. ``progress=None`` shows a bar on a
+        terminal or in a notebook if encoding takes longer than two seconds.
         """
         rows, single = _texts(texts, "texts")
         seconds = None if pairs is None else _texts(pairs, "pairs")[0]
         if seconds is not None and len(seconds) != len(rows):
             raise InputError(f"{len(rows)} texts but {len(seconds)} pairs; give one for each text")
-        way = check_pooling(pooling, self.network) if pooling is not None else self._sentence.pooling
+        way = check_pooling(pooling or self._sentence.pooling or "mean", self.network)
         scaled = self._sentence.normalize if normalize is None else normalize
         at = self.depth if depth is None else self._checked_depth(depth)
         limit = self._limit(max_length)
@@ -150,13 +150,13 @@ class Model:
         return found[0] if single else found
 
     def _limit(self, max_length: int | None) -> int:
-        """The most tokens of an input."""
+        """The maximum number of tokens of an input."""
         bounded = self.config.positions == "absolute"
         if max_length is None:
             most = self.config.max_positions if bounded else UNBOUNDED
             return min(self._sentence.max_length or most, most)
-        if max_length < 3:
-            raise InputError(f"max_length is {max_length} but must be 3 tokens or more")
+        if not _is_whole(max_length) or max_length < 3:
+            raise InputError(f"max_length is {max_length!r} but must be a whole number, 3 or more")
         if bounded and max_length > self.config.max_positions:
             raise InputError(f"max_length is {max_length} but the model has {self.config.max_positions} positions")
         return max_length
@@ -181,9 +181,9 @@ class Model:
         segments: Sequence[Sequence[int]] | None = None,
         depth: int | None = None,
     ) -> list[Tensor]:
-        """One packed (tokens, width) tensor for every depth, 0 being the embeddings, of all sequences end to end."""
+        """A packed (tokens, width) tensor of all sequences for each depth; depth 0 is the embeddings."""
         flat, layout, packed_segments = self._pack(ids, segments)
-        at = self.depth if depth is None else depth
+        at = self.depth if depth is None else self._checked_depth(depth)
         return self.network.encoder.states(flat, layout, packed_segments, depth=at)
 
     # Predictions
@@ -216,12 +216,12 @@ class Model:
         depth: int | None = None,
         progress: bool | None = None,
     ) -> Prediction | list[Prediction]:
-        """What a fine-tuned model predicts: one ``Prediction`` for a text, a list for any iterable of texts.
+        """The predictions of a fine-tuned model: one ``Prediction`` for a text, a list for any iterable of texts.
 
-        A model for pairs takes the second texts as ``pairs``, or tuples of two. One that was fine-tuned on named
+        A model for pairs takes the second texts as ``pairs``, or tuples of two. A model that was fine-tuned on named
         columns also takes dicts, or a DataFrame, with these columns. A multiple-choice model takes dicts with
-        ``question``, ``options`` and, if there is one, ``passage``; a model that finds answers in a passage takes
-        dicts with ``question`` and ``context``.
+        ``question``, ``options`` and optionally ``passage``; a question-answering model takes dicts with ``question``
+        and ``context``.
         """
         spec = self._task("predict")
         items, single = self._items(texts, pairs, spec)
@@ -248,8 +248,8 @@ class Model:
     ) -> Evaluation:
         """The official metrics of the task on data: ``scores``, and ``per_label``, ``confusion``, ``hardest``.
 
-        ``data`` is a file or folder, or whatever else fine-tuning takes. Columns are those of the training data unless
-        ``text`` and ``label`` name others; a benchmark is named by ``task``. ``depths`` are scored as well.
+        ``data`` is anything that ``finetune`` takes. ``text`` and ``label`` default to the columns of the training
+        data; ``task`` names a benchmark. ``depths`` are scored as well.
         """
         spec = self._task("evaluate")
         own = task is None
@@ -287,14 +287,14 @@ class Model:
         return self.task
 
     def predictor(self, depth: int | None = None) -> Predictor:
-        """What predicts items of its task, for code that has items rather than texts."""
+        """The object that predicts items of the task, for code that has items rather than texts."""
         at = self.depth if depth is None else self._checked_depth(depth)
         whole = next(self.network.parameters()).dtype == torch.float32
-        precision = default_precision(self.device) if whole else "fp32"  # which leaves halved weights as they are
+        precision = default_precision(self.device) if whole else "fp32"  # no autocast for weights in half precision
         return Predictor(self.network, self._tokenizer(), self._task("predict"), self.device, at, precision=precision)
 
     def _items(self, texts: Any, pairs: Any, spec: TaskSpec) -> tuple[list[Item], bool]:
-        """Items to predict, and whether one was given by itself."""
+        """The items to predict, and whether a single one was given."""
         kind = KINDS[spec.kind]
         takes_rows = kind.needs_rows or bool(spec.text)
         if takes_rows and _is_frame(texts):
@@ -304,8 +304,10 @@ class Model:
         named = any(isinstance(row, Mapping) for row in rows)
         if not (kind.needs_rows or (named and spec.text)):
             rows = _paired(rows, pairs)
+            if spec.text and not spec.pairs and any(isinstance(row, tuple) for row in rows):
+                raise InputError("this model was fine-tuned on single texts; give texts without pairs or tuples")
         elif pairs is not None:
-            raise InputError("rows hold all of their texts; leave out pairs")
+            raise InputError("rows already hold both texts; leave out pairs")
         items = []
         for index, row in enumerate(rows):
             try:
@@ -327,9 +329,9 @@ class Model:
     def fill(
         self, texts: str | Iterable[str], top: int = 5, *, depth: int | None = None
     ) -> list[Guess] | list[list[Guess]] | list[list[list[Guess]]]:
-        """The ``top`` likeliest words for the masks in texts: for each text a list for each of its masks.
+        """The ``top`` most likely words for each mask: a list of guesses per mask, a list of those per text.
 
-        For a single text: the list for its mask; with several masks, such a list for each.
+        For a single text with one mask, just the guesses.
         """
         rows, single = _texts(texts, "texts")
         found = self.fill_encoded(self._tokenizer().encode_batch(rows), top, depth=depth)
@@ -341,15 +343,15 @@ class Model:
     def fill_encoded(
         self, inputs: Sequence[Encoded], top: int = 5, *, depth: int | None = None, batch_tokens: int = 8192
     ) -> list[list[list[Guess]]]:
-        """``fill`` for inputs that are ids already."""
+        """``fill`` for inputs that are already token ids."""
         tokenizer = self._tokenizer()
         if "masked_lm" not in self.network.heads:
             raise InputError(
-                f"{self.name} has no masked-LM head, so it cannot fill gaps; load one that was saved with it"
+                f"{self.name} has no masked-LM head, so it cannot fill masks; load a pretrained model that has one"
             )
-        if top < 1:
-            raise InputError(f"top is {top} but must be 1 or more")
-        at = self.depth if depth is None else depth
+        if not _is_whole(top) or top < 1:
+            raise InputError(f"top is {top!r} but must be a whole number, 1 or more")
+        at = self.depth if depth is None else self._checked_depth(depth)
         gaps = [gap_places(one.ids, tokenizer) for one in inputs]
         for number, places in enumerate(gaps, 1):
             if not places:
@@ -375,18 +377,19 @@ class Model:
     def order(
         self, pairs: Iterable[tuple[str, str]], *, depth: int | None = None, batch_tokens: int = 8192
     ) -> list[float]:
-        """For each pair of texts how likely they stand in the right order, by the sentence-order head.
+        """For each pair of texts the probability that they are in the right order, by the sentence-order head.
 
-        The head is asked about both orders and what it gives is averaged, so a pair and its reverse add up to one.
+        Both orders are scored and averaged, so the probabilities of a pair and its reverse add up to one.
         """
         if "order" not in self.network.heads:
             raise InputError(
-                f"{self.name} has no sentence-order head; load one that was pretrained with it and not fine-tuned"
+                f"{self.name} has no sentence-order head; load a model that was pretrained with one and not fine-tuned"
             )
-        pairs = list(pairs)
-        if any(isinstance(pair, str) or len(pair) != 2 for pair in pairs):
-            raise InputError("order takes a list of pairs of texts, such as [('First.', 'Second.')]")
-        at = self.depth if depth is None else depth
+        pairs = _listed(pairs, "pairs")
+        for index, pair in enumerate(pairs):
+            if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
+                raise InputError(f"pairs[{index}] is {pair!r:.80} but must be two texts, such as ('First.', 'Second.')")
+        at = self.depth if depth is None else self._checked_depth(depth)
         firsts, seconds = [first for first, _ in pairs], [second for _, second in pairs]
         encoded, _ = self._encode_texts([*firsts, *seconds], [*seconds, *firsts], self._limit(None))
         shares = torch.empty(len(encoded))
@@ -403,16 +406,16 @@ class Model:
     def drop(
         self, *, layers: int | Iterable[int] | None = None, strategy: str | None = None, count: int | None = None
     ) -> "Model":
-        """A new model without some layers: ``layers`` by number (1 is the lowest), or ``count`` of them by strategy.
+        """A new model without some layers: ``layers`` by number (1 is the lowest), or ``count`` layers by ``strategy``.
 
-        Strategies are top (the default), bottom, even, odd and symmetric. Weights that stay are shared, not copied.
+        Strategies are top (default), bottom, even, odd and symmetric. The new model shares its weights with this one.
         """
         from litebert.shrinking.drop import drop_layers
         from litebert.shrinking.strategies import NEEDS_TEXT, drop_fixed, kept_of, parse_strategy
 
         deepest = self.config.num_layers
         if (layers is None) == (count is None):
-            raise InputError("drop takes layers (their numbers), or count and a strategy; give one of the two")
+            raise InputError("drop takes either layers (their numbers) or count (with a strategy)")
         if layers is not None:
             if strategy is not None:
                 raise InputError("layers names what to drop; leave out strategy")
@@ -420,20 +423,20 @@ class Model:
             wrong = [layer for layer in dropped if not 1 <= layer <= deepest]
             if wrong or not dropped or len(dropped) == deepest:
                 named = f"layer {wrong[0]}" if wrong else "all layers" if dropped else "no layer"
-                raise InputError(f"layers names {named} but some of the layers 1 to {deepest} must go and some stay")
+                raise InputError(f"layers names {named}; name some, but not all, of the layers 1 to {deepest}")
         else:
             chosen = parse_strategy(strategy or "top")
             if chosen in NEEDS_TEXT:
-                raise InputError(f"strategy {chosen} needs a text; use `litebert shrink` with one, or another strategy")
+                raise InputError(f"strategy {chosen} needs texts; use litebert.shrink with texts, or another strategy")
             assert count is not None
             dropped = drop_fixed(chosen, deepest, count)
         network = drop_layers(self.network, kept_of(deepest, dropped))
         return self._like(network, None)
 
     def at_depth(self, depth: int) -> "Model":
-        """The same model, its weights shared, that runs only its first layers unless a call says otherwise."""
-        if not 1 <= depth <= self.config.num_layers:
-            raise InputError(f"depth is {depth} but the model has depths 1 to {self.config.num_layers}")
+        """A model with the same weights that by default runs only its first ``depth`` layers."""
+        if not _is_whole(depth) or not 1 <= depth <= self.config.num_layers:
+            raise InputError(f"depth is {depth!r} but must be a whole number from 1 to {self.config.num_layers}")
         return self._like(self.network, depth)
 
     def _like(self, network: Network, depth: int | None) -> "Model":
@@ -448,25 +451,25 @@ class Model:
         )
 
     def to(self, device: str | torch.device) -> "Model":
-        """Move the weights to a device (auto, cpu, cuda, cuda:1, ...); the model itself."""
+        """Move the weights to a device (auto, cpu, cuda, cuda:1, ...); returns the model itself."""
         self.network.to(_usable(device))
         return self
 
     def half(self) -> "Model":
-        """Turn the weights into half precision: bfloat16, or float16 on a GPU that has none; the model itself."""
+        """Convert the weights to bfloat16, or to float16 on a GPU without bfloat16; returns the model itself."""
         old_gpu = self.device.type == "cuda" and not has_bf16(self.device)
         self.network.to(torch.float16 if old_gpu else torch.bfloat16)
         return self
 
     def compile(self) -> "Model":
-        """Compile the encoder with ``torch.compile`` at its next call; the model itself."""
+        """Compile the encoder with ``torch.compile`` at the next call; returns the model itself."""
         self.network.encoder.compile(dynamic=True)
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write a model folder that litebert loads, and ``transformers`` too wherever it has a class for the plan.
+        """Write a model folder for litebert, and for ``transformers`` wherever it has a class for the model.
 
-        Of a model ``at_depth`` the layers that it runs are written.
+        A model from ``at_depth`` is saved with only the layers that it runs.
         """
         network = self.network
         if self.depth is not None and self.depth < self.config.num_layers:
@@ -483,17 +486,17 @@ class Model:
     # Inputs
 
     def _checked_depth(self, depth: int | None) -> int | None:
-        if depth is not None and not 0 <= depth <= self.config.num_layers:
-            raise InputError(f"depth is {depth} but this model has depths 0 to {self.config.num_layers}")
+        if depth is not None and not (_is_whole(depth) and 0 <= depth <= self.config.num_layers):
+            raise InputError(f"depth is {depth!r} but must be a whole number from 0 to {self.config.num_layers}")
         return depth
 
     def _tokenizer(self) -> Tokenizer:
         if self.tokenizer is None:
             raise InputError(
-                "this model has no tokenizer, so it takes ids only; load a folder that holds tokenizer.json"
+                "this model has no tokenizer, so it takes token ids only; load a folder with tokenizer.json"
             )
         if self.tokenizer.cls_id is None or self.tokenizer.sep_id is None:
-            raise InputError("this model's tokenizer has no tokens to begin and end an input with; use another model")
+            raise InputError("this model's tokenizer has no [CLS] and [SEP] tokens; use another model")
         return self.tokenizer
 
     def _pack_encoded(self, encoded: Sequence[Encoded]) -> tuple[Tensor, Layout, Tensor | None]:
@@ -540,11 +543,13 @@ def load(
     dtype: str | torch.dtype | None = None,
     depth: int | None = None,
 ) -> Model:
-    """A model from a folder (ours or Hugging Face's), by a shipped name, a preset (new weights) or its Hub name.
+    """Load a model: a folder (litebert or Hugging Face), a shipped name, a preset (random weights) or a Hub name.
 
-    ``device`` auto is a GPU where there is one; ``dtype`` is float32 unless given; ``depth`` runs only the first layers
-    unless a call says otherwise. What a checkpoint lacks is made new, and a warning says so.
+    ``device="auto"`` is a GPU if there is one; ``dtype`` defaults to float32; ``depth`` is the default number of layers
+    to run. Weights that a checkpoint lacks are initialised at random, with a warning.
     """
+    if not isinstance(source, str | os.PathLike):
+        raise InputError(f"source is {source!r:.80} but must be a folder, a model name or a preset")
     numbers = DTYPES.get(str(dtype or "float32").removeprefix("torch."))
     if numbers is None:
         raise InputError(f"dtype is '{dtype}'{nearest(str(dtype), DTYPES)}")
@@ -585,7 +590,7 @@ def _usable(device: str | torch.device) -> torch.device:
 
 
 def _texts(texts: Any, name: str) -> tuple[list[str], bool]:
-    """A list of texts from one or from any iterable of them, and whether there was one by itself."""
+    """A list of texts from one text or any iterable of texts, and whether it was a single text."""
     if isinstance(texts, str):
         return [str(texts)], True
     rows = _listed(texts, name)
@@ -609,7 +614,7 @@ def _paired(rows: Sequence[Any], pairs: Any) -> list[Any]:
 
 
 def _listed(rows: Any, name: str = "texts") -> list[Any]:
-    """Any iterable as a list; an error for what iterates but is no list of texts."""
+    """Any iterable as a list; an error for bytes, mappings and tables, which iterate over something else."""
     if isinstance(rows, bytes | bytearray | Mapping) or _is_frame(rows):
         raise InputError(f"{name} is a {type(rows).__name__} but must be a string or an iterable of strings")
     try:
@@ -618,6 +623,10 @@ def _listed(rows: Any, name: str = "texts") -> list[Any]:
         raise InputError(f"{name} is {rows!r:.80} but must be a string or an iterable of strings") from None
 
 
+def _is_whole(number: Any) -> bool:
+    return isinstance(number, int | np.integer) and not isinstance(number, bool)
+
+
 def _is_frame(rows: Any) -> bool:
-    """Whether something is a DataFrame, which iterates over the names of its columns."""
+    """Whether something is a DataFrame, which iterates over its column names."""
     return hasattr(rows, "to_dict") and hasattr(rows, "columns")
