@@ -1,7 +1,8 @@
 """litebert: train, fine-tune, shrink and ship BERT-class text encoders with little compute.
 
 ``load`` a model, or make one: ``train_tokenizer``, ``build_corpus``, ``pretrain``, ``finetune``, ``distill``,
-``shrink``. ``plan`` says what a run costs before it starts. Light to import: torch is imported when it is needed.
+``shrink``. ``plan`` estimates the cost of a run before it starts. The functions behind the other commands (``convert``,
+``card``, ``list_runs``, ...) are in ``litebert.api``. Light to import: torch is imported when it is needed.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -56,3 +57,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module 'litebert' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "api"])

@@ -68,7 +68,9 @@ Kind = Annotated[
     Param("Kind of task, where the guess from the data is wrong."),
 ]
 Dev = Annotated[Table | None, Param("Data to choose the best model with (default: some training rows).")]
-Settings = Annotated[Fields | None, Param("Fields of the recipe, such as weight_decay=0.1.", metavar="FIELD=VALUE...")]
+Settings = Annotated[
+    Fields | None, Param("Fields of the recipe, such as optimiser.weight_decay=0.1.", metavar="FIELD=VALUE...")
+]
 
 TextField = Annotated[str, Param("Field or column with the text.")]
 Errors = Annotated[Literal["strict", "replace"], Param("Bytes that are not UTF-8: strict (an error) or replace.")]
@@ -92,7 +94,7 @@ class Run:
     steps: int
     scores: dict[str, float]
     notes: tuple[str, ...] = ()
-    details: Any = field(default=None, repr=False)  # the full result, as the room that made it has it
+    details: Any = field(default=None, repr=False)  # the full result of the room that made it
 
     @cached_property
     def model(self) -> "Model":
@@ -338,7 +340,7 @@ def distill(
     device: Device = "auto",
     save_every: SaveEvery = "5m",
 ) -> Run:
-    """Train a small model to answer as a fine-tuned one does."""
+    """Train a small model to reproduce the predictions of a fine-tuned one."""
     if (student is None) == (keep is None and drop is None):
         raise InputError("name a student (a preset or a folder), or choose layers of the teacher with keep or drop")
     from litebert.distillation.run import distill as run
@@ -387,7 +389,7 @@ def _student(
 
     if student is not None:
         if strategy is not None:
-            raise InputError("strategy chooses among the teacher's layers: it goes with drop, not with a student")
+            raise InputError("strategy cannot be combined with a student; use it with drop")
         return load_student(student, fields, teacher, seed)
     from litebert.checkpoints.folder import Loaded
     from litebert.shrinking.choose import DropRequest, choose
@@ -395,9 +397,11 @@ def _student(
     from litebert.shrinking.strategies import NEEDS_TEXT
 
     if fields:
-        raise InputError(f"student.{fields[0]} changes a preset; this student is made of the teacher's layers")
+        raise InputError(
+            f"student.{fields[0]} changes a preset, but the student has the teacher's layers; leave it out"
+        )
     if strategy in NEEDS_TEXT:
-        raise InputError(f"strategy {strategy} needs a text: use shrink first, and name its folder as the student")
+        raise InputError(f"strategy {strategy} needs texts; run shrink first and name its folder as the student")
     whole = Loaded(teacher.network, teacher.tokenizer)
     request = DropRequest(keep=keep, drop=drop, strategy=strategy)
     choice = choose(request, teacher.network.config.encoder, lambda: whole)
@@ -437,12 +441,12 @@ def shrink(
     task: Task = None,
     text: Text = None,
     label: Label = None,
-    seeds: Annotated[int, Param("With tolerance: seeds that a decision may use.", low=1, high=1000)] = 3,
+    seeds: Annotated[int, Param("With tolerance: maximum number of seeds per candidate.", low=1, high=1000)] = 3,
     when: Annotated[
         Literal["before", "after", "steps"],
         Param("With tolerance: drop layers before fine-tuning, after it, or in steps."),
     ] = "before",
-    recover: Annotated[bool, Param("With tolerance: what is left also learns from the whole model.")] = False,
+    recover: Annotated[bool, Param("With tolerance: also distil from the whole model.")] = False,
     settings: Settings = None,
     resume: Resume = False,
     device: Device = "auto",
@@ -455,8 +459,8 @@ def shrink(
         words = field_words(settings)
         if words or task or data is not None or text or label or resume or recover or when != "before":
             raise InputError(
-                "data, task, text, label and fine-tuning settings go with a tolerance, such as 1%; files of texts for "
-                "a strategy are named by texts"
+                "data, task, text, label and fine-tuning settings need a tolerance, such as 1%; files of texts for a "
+                "strategy are named with texts"
             )
         return _drop_by_number(
             model, out, drop, keep, strategy, tuple(texts or ()), max_texts, tokenizer, where, dry_run, overwrite
@@ -464,7 +468,7 @@ def shrink(
     if out is None:
         raise InputError("out is missing; name the folder for the runs and the model")
     if drop is not None or keep is not None or dry_run or texts:
-        raise InputError("with a tolerance, leave out drop, keep, texts and dry_run")
+        raise InputError("tolerance cannot be combined with drop, keep, texts or dry_run")
     from litebert.config import parse_share
     from litebert.distillation.settings import DistillSettings
     from litebert.shrinking.search import shrink_for_task
@@ -513,7 +517,7 @@ def _drop_by_number(
     overwrite: bool,
 ) -> "DropReport":
     if out is None and not dry_run:
-        raise InputError("out is missing; name the folder for the smaller model, or use dry_run to look only")
+        raise InputError("out is missing; name the folder for the smaller model, or use dry_run")
     for path in texts:
         if path.isdecimal():
             raise InputError(f"texts is '{path}' but must name files; to use only some of their texts, use max_texts")
@@ -541,7 +545,7 @@ def layers(
     texts: Annotated[Sequence[str] | None, Param("Files with a text on each line; may be repeated.")] = None,
     *,
     against: Annotated[
-        PathLike | None, Param("The model they came from, such as the pretrained one of a fine-tuned one.")
+        PathLike | None, Param("A model to compare with, such as the pretrained one of a fine-tuned model.")
     ] = None,
     untrained: Annotated[bool, Param("Also show the first model's shape with new weights.")] = False,
     max_texts: Annotated[int | None, Param("Use only the first N texts.", low=1, metavar="N")] = None,
@@ -586,7 +590,7 @@ def build_corpus(
     errors: Errors = "strict",
     keep_duplicates: Annotated[bool, Param("Keep documents that occur again.")] = False,
     seed: Annotated[int, Param("Decides which documents are held out.", low=0)] = 0,
-    shard_tokens: Annotated[int, Param("Most tokens in a shard.", low=1, high=1 << 31)] = 1 << 23,
+    shard_tokens: Annotated[int, Param("Maximum number of tokens in a shard.", low=1, high=1 << 31)] = 1 << 23,
     workers: Annotated[int, Param("Tokenising processes; 0: one per core.", low=0, high=4096)] = 0,
 ) -> "Store":
     """Build a token store from raw text: normalised, split into sentences, tokenised, deduplicated.
@@ -763,7 +767,7 @@ def export(
 
 
 def models() -> dict[str, str]:
-    """The models that ship with litebert and the presets, each with a line about it."""
+    """List the shipped models and the presets, with a line about each."""
     from litebert.config import preset_names, read_preset
     from litebert.shipped_models import shipped_about, shipped_names
 
@@ -776,7 +780,7 @@ def config(
     model: Annotated[PathLike, Param("A preset, a shipped name, a recipe or a model folder.", positional=True)],
     settings: Annotated[Fields | None, Param("Fields to change: share=attention.", metavar="FIELD=VALUE...")] = None,
 ) -> dict[str, Any]:
-    """The configuration of a model, or a pretraining recipe, with nothing left out."""
+    """Show the full configuration of a model, or a pretraining recipe."""
     import dataclasses
     import os
 
@@ -811,7 +815,7 @@ def list_runs(
         Sequence[str] | None, Param("Where to look (default: here).", positional=True, metavar="[FOLDER]...")
     ] = None,
 ) -> "list[RunInfo]":
-    """The runs below a folder, each with its settings, its status and what it came from."""
+    """List the runs below a folder, with their settings, status and parents."""
     from litebert import runs
 
     places = [Path(folder) for folder in ([folders] if isinstance(folders, str) else folders or ["."])]
@@ -827,7 +831,7 @@ def card(
     *,
     name: Annotated[str, Param("What the model is called (default: the folder's name).")] = "",
 ) -> "Report":
-    """A short model card: shape, training, results, how to load it (litebert-lab card writes a long one)."""
+    """Write a short model card: shape, training, results, how to load it (litebert-lab card writes a long one)."""
     from litebert.card import short_card
 
     return short_card(Path(model), name)
@@ -873,7 +877,7 @@ def evaluate(
             raise InputError("corpus cannot be combined with task, data or predictions")
         return _evaluate_on_text(model, corpus, length, order or "sop", tokens, depths, device)
     if not (length is None and order is None and tokens is None):
-        raise InputError("length, order and tokens go with corpus")
+        raise InputError("length, order and tokens need corpus; name a token store")
     if predictions is not None:
         if depths:
             raise InputError("depths needs a model; a file of predictions has only one depth")
@@ -962,7 +966,7 @@ def exits(
     text: Text = None,
     label: Label = None,
     dev: Dev = None,
-    items: Annotated[int, Param("Most training items that the heads learn from.", low=2)] = 10_000,
+    items: Annotated[int, Param("Maximum number of training items for the heads.", low=2)] = 10_000,
     device: Device = "auto",
 ) -> "ExitReport":
     """Score a fine-tuned model at every depth with small heads, and with rules that exit early."""
@@ -987,8 +991,8 @@ def exits(
 def look_corpus(
     store: Annotated[PathLike, Param("Folder of the token store.", positional=True)],
     *,
-    length: Annotated[int, Param("Most tokens in an input.", low=4)] = 512,
-    batch_tokens: Annotated[int, Param("Most tokens in a batch.", low=8)] = 8192,
+    length: Annotated[int, Param("Maximum number of tokens in an input.", low=4)] = 512,
+    batch_tokens: Annotated[int, Param("Maximum number of tokens in a batch.", low=8)] = 8192,
     order: Annotated[Literal["sop", "nsp", "none"], Param("Task for sentence pairs: sop, nsp or none.")] = "sop",
     masking: Annotated[Literal["ngram", "whole-word", "plain"], Param("ngram, whole-word or plain.")] = "ngram",
     mask_rate: Annotated[float, Param("Share of the tokens to predict.", low=0.001, high=0.999)] = 0.15,
@@ -1037,7 +1041,7 @@ def plan(
     ],
     *,
     device: Annotated[str, Param("auto (this machine, measured), h200, a100, t4 or cpu.")] = "auto",
-    purpose: Annotated[Literal["infer", "finetune", "pretrain"], Param("What for.", option="for")] = "pretrain",
+    purpose: Annotated[Literal["infer", "finetune", "pretrain"], Param("Purpose.", option="for")] = "pretrain",
     tokens: Annotated[int | None, Param("Tokens in a batch (default: 16,384 on a GPU, 4,096 on a CPU).", low=1)] = None,
     length: Annotated[int | None, Param("Tokens in a sequence (default: 512).", low=1)] = None,
     mixed: Annotated[bool, Param("Sequences of mixed lengths, up to length.")] = False,
@@ -1053,7 +1057,7 @@ def plan(
     steps: Annotated[int, Param("Number of steps to time with measure.", low=1, high=100_000)] = 3,
     settings: Annotated[Fields | None, Param("Fields of the model to change.", python_only=True)] = None,
 ) -> "Plan | list[Plan]":
-    """Parameters, arithmetic, memory and time of models before anything is run: a plan for each."""
+    """Estimate parameters, arithmetic, memory and time of a run before it starts."""
     from litebert.planning.plan import make_plan
 
     names = [models] if isinstance(models, str) else [name for name in models if "=" not in name]

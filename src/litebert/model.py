@@ -32,7 +32,7 @@ from litebert.tasks.examples import TASK_FILE, Prediction, TaskSpec
 from litebert.tasks.kinds import HeadScores
 from litebert.tasks.predicting import Predictor, find_spec, spec_of_heads
 from litebert.text.tokenizer import Encoded, Tokenizer
-from litebert.text_model import Report, TextModel, Vectors
+from litebert.text_model import Report, TextModel, Vectors, is_whole
 from litebert.train.precision import default_precision, has_bf16
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 class Model(TextModel):
     """A torch network with its tokenizer and, where it was fine-tuned, its task.
 
-    ``network`` is the torch module, for training or gradients; ``notes`` what was odd about the folder it came from.
+    ``network`` is the torch module, for training or gradients; ``notes`` are the warnings from loading it.
     """
 
     def __init__(
@@ -74,9 +74,10 @@ class Model(TextModel):
     def __repr__(self) -> str:
         config = self.config
         size = sum(parameter.numel() for parameter in self.network.parameters())
+        depth = f", depth={self.depth}" if self.depth is not None else ""
         made_for = f", task={self.task.task or self.task.kind!r}" if self.task else ""
         return (
-            f"Model({self.name!r}, family={config.family!r}, layers={config.num_layers}, width={config.width}, "
+            f"Model({self.name!r}, family={config.family!r}, layers={config.num_layers}{depth}, width={config.width}, "
             f"parameters={size:,}{made_for}, device='{self.device}')"
         )
 
@@ -87,7 +88,7 @@ class Model(TextModel):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return self.network.encoder.embeddings.token.weight.device
 
     @property
@@ -166,16 +167,16 @@ class Model(TextModel):
         segments: Sequence[Sequence[int]] | None = None,
         depth: int | None = None,
     ) -> list[Tensor]:
-        """One packed (tokens, width) tensor for every depth, 0 being the embeddings, of all sequences end to end."""
+        """A packed (tokens, width) tensor of all sequences for each depth; depth 0 is the embeddings."""
         flat, layout, packed_segments = self._pack(ids, segments)
-        at = self.depth if depth is None else depth
+        at = self._depth(depth)
         return self.network.encoder.states(flat, layout, packed_segments, depth=at)
 
     def predictor(self, depth: int | None = None) -> Predictor:
-        """What predicts items of its task, for code that has items rather than texts."""
+        """The object that predicts items of the task, for code that has items rather than texts."""
         at = self._depth(depth)
         whole = next(self.network.parameters()).dtype == torch.float32
-        precision = default_precision(self.device) if whole else "fp32"  # which leaves halved weights as they are
+        precision = default_precision(self.device) if whole else "fp32"  # no autocast for weights in half precision
         return Predictor(
             self.network, self._tokenizer(), self.required_task("predict"), self.device, at, precision=precision
         )
@@ -185,16 +186,16 @@ class Model(TextModel):
     def drop(
         self, *, layers: int | Iterable[int] | None = None, strategy: str | None = None, count: int | None = None
     ) -> "Model":
-        """A new model without some layers: ``layers`` by number (1 is the lowest), or ``count`` of them by strategy.
+        """A new model without some layers: ``layers`` by number (1 is the lowest), or ``count`` layers by ``strategy``.
 
-        Strategies are top (the default), bottom, even, odd and symmetric. Weights that stay are shared, not copied.
+        Strategies are top (default), bottom, even, odd and symmetric. The new model shares its weights with this one.
         """
         from litebert.shrinking.drop import drop_layers
         from litebert.shrinking.strategies import NEEDS_TEXT, drop_fixed, kept_of, parse_strategy
 
         deepest = self.config.num_layers
         if (layers is None) == (count is None):
-            raise InputError("drop takes layers (their numbers), or count and a strategy; give one of the two")
+            raise InputError("drop takes either layers (their numbers) or count (with a strategy)")
         if layers is not None:
             if strategy is not None:
                 raise InputError("layers names what to drop; leave out strategy")
@@ -202,20 +203,20 @@ class Model(TextModel):
             wrong = [layer for layer in dropped if not 1 <= layer <= deepest]
             if wrong or not dropped or len(dropped) == deepest:
                 named = f"layer {wrong[0]}" if wrong else "all layers" if dropped else "no layer"
-                raise InputError(f"layers names {named} but some of the layers 1 to {deepest} must go and some stay")
+                raise InputError(f"layers names {named}; name some, but not all, of the layers 1 to {deepest}")
         else:
             chosen = parse_strategy(strategy or "top")
             if chosen in NEEDS_TEXT:
-                raise InputError(f"strategy {chosen} needs a text; use `litebert shrink` with one, or another strategy")
+                raise InputError(f"strategy {chosen} needs texts; use litebert.shrink with texts, or another strategy")
             assert count is not None
             dropped = drop_fixed(chosen, deepest, count)
         network = drop_layers(self.network, kept_of(deepest, dropped))
         return self._like(network, None)
 
     def at_depth(self, depth: int) -> "Model":
-        """The same model, its weights shared, that runs only its first layers unless a call says otherwise."""
-        if not 1 <= depth <= self.config.num_layers:
-            raise InputError(f"depth is {depth} but the model has depths 1 to {self.config.num_layers}")
+        """A model with the same weights that by default runs only its first ``depth`` layers."""
+        if not is_whole(depth) or not 1 <= depth <= self.config.num_layers:
+            raise InputError(f"depth is {depth!r} but must be a whole number from 1 to {self.config.num_layers}")
         return self._like(self.network, depth)
 
     def _like(self, network: Network, depth: int | None) -> "Model":
@@ -230,25 +231,25 @@ class Model(TextModel):
         )
 
     def to(self, device: str | torch.device) -> "Model":
-        """Move the weights to a device (auto, cpu, cuda, cuda:1, ...); the model itself."""
+        """Move the weights to a device (auto, cpu, cuda, cuda:1, ...); returns the model itself."""
         self.network.to(_usable(device))
         return self
 
     def half(self) -> "Model":
-        """Turn the weights into half precision: bfloat16, or float16 on a GPU that has none; the model itself."""
+        """Convert the weights to bfloat16, or to float16 on a GPU without bfloat16; returns the model itself."""
         old_gpu = self.device.type == "cuda" and not has_bf16(self.device)
         self.network.to(torch.float16 if old_gpu else torch.bfloat16)
         return self
 
     def compile(self) -> "Model":
-        """Compile the encoder with ``torch.compile`` at its next call; the model itself."""
+        """Compile the encoder with ``torch.compile`` at the next call; returns the model itself."""
         self.network.encoder.compile(dynamic=True)
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write a model folder that litebert loads, and ``transformers`` too wherever it has a class for the plan.
+        """Write a model folder for litebert, and for ``transformers`` wherever it has a class for the model.
 
-        Of a model ``at_depth`` the layers that it runs are written.
+        A model from ``at_depth`` is saved with only the layers that it runs.
         """
         files = self.side_files()
         task = {name: content for name, content in files.items() if name == TASK_FILE}
@@ -340,11 +341,13 @@ def load(
     dtype: str | torch.dtype | None = None,
     depth: int | None = None,
 ) -> Model:
-    """A model from a folder (ours or Hugging Face's), by a shipped name, a preset (new weights) or its Hub name.
+    """Load a model: a folder (litebert or Hugging Face), a shipped name, a preset (random weights) or a Hub name.
 
-    ``device`` auto is a GPU where there is one; ``dtype`` is float32 unless given; ``depth`` runs only the first layers
-    unless a call says otherwise. What a checkpoint lacks is made new, and a warning says so.
+    ``device="auto"`` is a GPU if there is one; ``dtype`` defaults to float32; ``depth`` is the default number of layers
+    to run. Weights that a checkpoint lacks are initialised at random, with a warning.
     """
+    if not isinstance(source, str | os.PathLike):
+        raise InputError(f"source is {source!r:.80} but must be a folder, a model name or a preset")
     numbers = DTYPES.get(str(dtype or "float32").removeprefix("torch."))
     if numbers is None:
         raise InputError(f"dtype is '{dtype}'{nearest(str(dtype), DTYPES)}")

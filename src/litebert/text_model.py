@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from litebert.tasks.encoding import Inputs
     from litebert.tasks.evaluate import Evaluation
 
-CHUNK = 16_384  # texts tokenised and encoded at once
-ITEM_CHUNK = 4096  # items of a task encoded and predicted at once
-UNBOUNDED = 512  # tokens at which texts are cut where a model has no maximum (XLNet); max_length may ask for more
+CHUNK = 16_384  # texts tokenised and encoded at a time
+ITEM_CHUNK = 4096  # items of a task encoded and predicted at a time
+UNBOUNDED = 512  # default maximum of tokens for models without one (XLNet); max_length can be higher
 Vectors = npt.NDArray[np.float32]
 Report = Callable[[int], None]  # takes the number of texts done
 
@@ -74,7 +74,7 @@ class TextModel(ABC):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels it predicts, in its order; empty where it has no task, or one without labels."""
+        """The labels it predicts, in the order of its head; empty without a task or for a task without labels."""
         return self.task.labels if self.task and KINDS[self.task.kind].has_classes else ()
 
     def encode(
@@ -92,18 +92,18 @@ class TextModel(ABC):
     ) -> Any:
         """One vector for a text, or an array (texts, width) for any iterable of texts, in float32.
 
-        ``pairs`` are second texts, one for each. ``pooling`` makes one vector of the tokens' states: ``mean``,
-        ``first`` (the state of the token that stands for the text) or ``pooler``; None is what the model's folder
-        asks for, else the pooler's where it has one. ``normalize`` scales vectors to length 1; None is as the folder
-        asks for, else no. Texts longer than ``max_length`` tokens (default: the model's maximum) are cut, and a
-        message says how many were. ``progress`` None shows a bar where a person watches and it takes a while. A torch
-        model reads about ``batch_tokens`` tokens at once.
+        ``pairs`` are second texts, one for each text. ``pooling`` is how token states become one vector: ``mean``,
+        ``first`` (the [CLS] token) or ``pooler``. ``normalize`` scales vectors to length 1. The defaults of both are
+        those in a sentence-transformers folder, otherwise ``mean`` and False. Texts longer than ``max_length`` tokens
+        (default: the model's maximum) are cut, and one warning reports how many. ``progress=None`` shows a bar on a
+        terminal or in a notebook if encoding takes longer than two seconds. A torch model reads about ``batch_tokens``
+        tokens at a time.
         """
         rows, single = texts_of(texts, "texts")
         seconds = None if pairs is None else texts_of(pairs, "pairs")[0]
         if seconds is not None and len(seconds) != len(rows):
             raise InputError(f"{len(rows)} texts but {len(seconds)} pairs; give one for each text")
-        way = pooling_named(pooling, "pooler" in self.heads) if pooling is not None else self._sentence.pooling
+        way = pooling_named(pooling or self._sentence.pooling or "mean", "pooler" in self.heads)
         scaled = self._sentence.normalize if normalize is None else normalize
         at = self._depth(depth)
         limit = self._limit(max_length)
@@ -154,12 +154,12 @@ class TextModel(ABC):
         depth: int | None = None,
         progress: bool | None = None,
     ) -> Prediction | list[Prediction]:
-        """What a fine-tuned model predicts: one ``Prediction`` for a text, a list for any iterable of texts.
+        """The predictions of a fine-tuned model: one ``Prediction`` for a text, a list for any iterable of texts.
 
-        A model for pairs takes the second texts as ``pairs``, or tuples of two. One that was fine-tuned on named
+        A model for pairs takes the second texts as ``pairs``, or tuples of two. A model that was fine-tuned on named
         columns also takes dicts, or a DataFrame, with these columns. A multiple-choice model takes dicts with
-        ``question``, ``options`` and, if there is one, ``passage``; a model that finds answers in a passage takes
-        dicts with ``question`` and ``context``.
+        ``question``, ``options`` and optionally ``passage``; a question-answering model takes dicts with ``question``
+        and ``context``.
         """
         spec = self.required_task("predict")
         items, single = items_of(texts, pairs, spec)
@@ -201,8 +201,8 @@ class TextModel(ABC):
     ) -> "Evaluation":
         """The official metrics of the task on data: ``scores``, and ``per_label``, ``confusion``, ``hardest``.
 
-        ``data`` is a file or folder, or whatever else fine-tuning takes. Columns are those of the training data unless
-        ``text`` and ``label`` name others; a benchmark is named by ``task``. ``depths`` are scored as well.
+        ``data`` is anything that ``finetune`` takes. ``text`` and ``label`` default to the columns of the training
+        data; ``task`` names a benchmark. ``depths`` are scored as well.
         """
         from litebert.tasks.evaluate import evaluate_model, in_order_of
         from litebert.tasks.sources import read_task
@@ -244,9 +244,9 @@ class TextModel(ABC):
     def fill(
         self, texts: str | Iterable[str], top: int = 5, *, depth: int | None = None
     ) -> list[Guess] | list[list[Guess]] | list[list[list[Guess]]]:
-        """The ``top`` likeliest words for the masks in texts: for each text a list for each of its masks.
+        """The ``top`` most likely words for each mask: a list of guesses per mask, a list of those per text.
 
-        For a single text: the list for its mask; with several masks, such a list for each.
+        For a single text with one mask, just the guesses.
         """
         rows, single = texts_of(texts, "texts")
         found = self.fill_encoded(self._tokenizer().encode_batch(rows), top, depth=depth)
@@ -257,14 +257,14 @@ class TextModel(ABC):
     def fill_encoded(
         self, inputs: Sequence[Encoded], top: int = 5, *, depth: int | None = None
     ) -> list[list[list[Guess]]]:
-        """``fill`` for inputs that are ids already."""
+        """``fill`` for inputs that are already token ids."""
         tokenizer = self._tokenizer()
         if "masked_lm" not in self.heads:
             raise InputError(
-                f"{self.name} has no masked-LM head, so it cannot fill gaps; load one that was saved with it"
+                f"{self.name} has no masked-LM head, so it cannot fill masks; load a pretrained model that has one"
             )
-        if top < 1:
-            raise InputError(f"top is {top} but must be 1 or more")
+        if not is_whole(top) or top < 1:
+            raise InputError(f"top is {top!r} but must be a whole number, 1 or more")
         gaps = [gap_places(one.ids, tokenizer) for one in inputs]
         for number, places in enumerate(gaps, 1):
             if not places:
@@ -282,15 +282,16 @@ class TextModel(ABC):
     def order(self, pairs: Iterable[tuple[str, str]], *, depth: int | None = None) -> list[float]:
         """For each pair of texts the probability that they are in the right order, by the sentence-order head.
 
-        The head is asked about both orders and the answers are averaged, so a pair and its reverse add up to one.
+        Both orders are scored and averaged, so the probabilities of a pair and its reverse add up to one.
         """
         if "order" not in self.heads:
             raise InputError(
-                f"{self.name} has no sentence-order head; load one that was pretrained with it and not fine-tuned"
+                f"{self.name} has no sentence-order head; load a model that was pretrained with one and not fine-tuned"
             )
-        pairs = list(pairs)
-        if any(isinstance(pair, str) or len(pair) != 2 for pair in pairs):
-            raise InputError("order takes a list of pairs of texts, such as [('First.', 'Second.')]")
+        pairs = _listed(pairs, "pairs")
+        for index, pair in enumerate(pairs):
+            if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
+                raise InputError(f"pairs[{index}] is {pair!r:.80} but must be two texts, such as ('First.', 'Second.')")
         firsts, seconds = [first for first, _ in pairs], [second for _, second in pairs]
         inputs, _ = self._inputs([*firsts, *seconds], [*seconds, *firsts], self._limit(None))
         shares = self._in_order(inputs, self._depth(depth)).astype(np.float64)
@@ -300,12 +301,12 @@ class TextModel(ABC):
     # Inputs
 
     def _limit(self, max_length: int | None) -> int:
-        """The most tokens of an input."""
+        """The maximum number of tokens of an input."""
         if max_length is None:
             most = UNBOUNDED if self.max_positions is None else self.max_positions
             return min(self._sentence.max_length or most, most)
-        if max_length < 3:
-            raise InputError(f"max_length is {max_length} but must be 3 tokens or more")
+        if not is_whole(max_length) or max_length < 3:
+            raise InputError(f"max_length is {max_length!r} but must be a whole number, 3 or more")
         if self.max_positions is not None and max_length > self.max_positions:
             raise InputError(f"max_length is {max_length} but the model has {self.max_positions} positions")
         return max_length
@@ -327,8 +328,8 @@ class TextModel(ABC):
         """The depth of a call: the one it names, else the model's own."""
         if depth is None:
             return self.depth
-        if not 0 <= depth <= self.num_layers:
-            raise InputError(f"depth is {depth} but this model has depths 0 to {self.num_layers}")
+        if not (is_whole(depth) and 0 <= depth <= self.num_layers):
+            raise InputError(f"depth is {depth!r} but must be a whole number from 0 to {self.num_layers}")
         return depth
 
     def required_task(self, wanted: str) -> TaskSpec:
@@ -342,10 +343,10 @@ class TextModel(ABC):
     def _tokenizer(self) -> Tokenizer:
         if self.tokenizer is None:
             raise InputError(
-                "this model has no tokenizer, so it takes ids only; load a folder that holds tokenizer.json"
+                "this model has no tokenizer, so it takes token ids only; load a folder with tokenizer.json"
             )
         if self.tokenizer.cls_id is None or self.tokenizer.sep_id is None:
-            raise InputError("this model's tokenizer has no tokens to begin and end an input with; use another model")
+            raise InputError("this model's tokenizer has no [CLS] and [SEP] tokens; use another model")
         return self.tokenizer
 
 
@@ -355,7 +356,7 @@ def _after(before: int, report: Report) -> Report:
 
 
 def items_of(texts: Any, pairs: Any, spec: TaskSpec) -> tuple[list[Item], bool]:
-    """Items to predict, and whether one was given by itself."""
+    """The items to predict, and whether a single one was given."""
     kind = KINDS[spec.kind]
     takes_rows = kind.needs_rows or bool(spec.text)
     if takes_rows and _is_frame(texts):
@@ -365,8 +366,10 @@ def items_of(texts: Any, pairs: Any, spec: TaskSpec) -> tuple[list[Item], bool]:
     named = any(isinstance(row, Mapping) for row in rows)
     if not (kind.needs_rows or (named and spec.text)):
         rows = _paired(rows, pairs)
+        if spec.text and not spec.pairs and any(isinstance(row, tuple) for row in rows):
+            raise InputError("this model was fine-tuned on single texts; give texts without pairs or tuples")
     elif pairs is not None:
-        raise InputError("rows hold all of their texts; leave out pairs")
+        raise InputError("rows already hold both texts; leave out pairs")
     items = []
     for index, row in enumerate(rows):
         try:
@@ -377,7 +380,7 @@ def items_of(texts: Any, pairs: Any, spec: TaskSpec) -> tuple[list[Item], bool]:
 
 
 def texts_of(texts: Any, name: str) -> tuple[list[str], bool]:
-    """A list of texts from one or from any iterable of them, and whether there was one by itself."""
+    """A list of texts from one text or any iterable of texts, and whether it was a single text."""
     if isinstance(texts, str):
         return [str(texts)], True
     rows = _listed(texts, name)
@@ -401,7 +404,7 @@ def _paired(rows: Sequence[Any], pairs: Any) -> list[Any]:
 
 
 def _listed(rows: Any, name: str = "texts") -> list[Any]:
-    """Any iterable as a list; an error for what iterates but is no list of texts."""
+    """Any iterable as a list; an error for bytes, mappings and tables, which iterate over something else."""
     if isinstance(rows, bytes | bytearray | Mapping) or _is_frame(rows):
         raise InputError(f"{name} is a {type(rows).__name__} but must be a string or an iterable of strings")
     try:
@@ -410,6 +413,10 @@ def _listed(rows: Any, name: str = "texts") -> list[Any]:
         raise InputError(f"{name} is {rows!r:.80} but must be a string or an iterable of strings") from None
 
 
+def is_whole(number: Any) -> bool:
+    return isinstance(number, int | np.integer) and not isinstance(number, bool)
+
+
 def _is_frame(rows: Any) -> bool:
-    """Whether something is a DataFrame, which iterates over the names of its columns."""
+    """Whether something is a DataFrame, which iterates over its column names."""
     return hasattr(rows, "to_dict") and hasattr(rows, "columns")

@@ -121,7 +121,9 @@ def test_pooling(model):
     states = model.states([ids])[-1]
     np.testing.assert_allclose(model.encode(TEXTS[0], pooling="mean"), states.mean(0), atol=1e-5)
     np.testing.assert_allclose(model.encode(TEXTS[0], pooling="first"), states[0], atol=1e-5)
-    np.testing.assert_array_equal(model.encode(TEXTS[0], pooling="pooler"), model.encode(TEXTS[0]))
+    pooled = model.network.pooled(states, model._pack([ids], None)[1]).detach()[0]
+    np.testing.assert_allclose(model.encode(TEXTS[0], pooling="pooler"), pooled, atol=1e-5)
+    np.testing.assert_array_equal(model.encode(TEXTS[0]), model.encode(TEXTS[0], pooling="mean"))
     mixed = model.encode(TEXTS, pooling="mean")
     for text, vector in zip(TEXTS, mixed, strict=True):
         np.testing.assert_allclose(model.encode(text, pooling="mean"), vector, atol=1e-5)
@@ -132,7 +134,7 @@ def test_pooling(model):
 def test_pooling_without_a_pooler(tokenizer):
     encoder = family_config({"family": "distilbert", "max_positions": 24, **SIZES})
     bare = Model(scrambled(Network(NetworkConfig(encoder=encoder, heads=HeadsConfig()))), tokenizer)
-    np.testing.assert_array_equal(bare.encode(TEXTS), bare.encode(TEXTS, pooling="first"))
+    assert np.isfinite(bare.encode(TEXTS)).all() and np.isfinite(bare.encode(TEXTS, pooling="first")).all()
     with pytest.raises(InputError, match="no pooler"):
         bare.encode(TEXTS, pooling="pooler")
 
@@ -280,6 +282,14 @@ def test_pairs_as_an_argument_or_as_tuples(tokenizer):
             call()
     with pytest.raises(InputError, match="4 texts but 1 pairs"):
         model.predict(TEXTS, ["cat"])
+
+
+def test_labelled_rows_are_not_taken_for_pairs(tokenizer):
+    model = tuned("classify", tokenizer, text=("body",))
+    with pytest.raises(InputError, match="single texts"):
+        model.predict([("the cat", "cat"), ("a dog", "dog")])
+    with pytest.raises(InputError, match="single texts"):
+        model.predict("the cat", "a dog")
 
 
 def test_rows_with_the_columns_of_training(tokenizer):
@@ -467,14 +477,14 @@ def test_drop_by_number_and_by_strategy(tokenizer, tmp_path):
     ("how", "words"),
     [
         ({}, "layers .* or count"),
-        ({"layers": [1], "count": 1}, "one of the two"),
+        ({"layers": [1], "count": 1}, "layers .* or count"),
         ({"layers": [1], "strategy": "top"}, "leave out strategy"),
-        ({"layers": [4]}, "layer 4 but some of the layers 1 to 3"),
+        ({"layers": [4]}, "layer 4; .* of the layers 1 to 3"),
         ({"layers": []}, "no layer"),
         ({"layers": [1, 2, 3]}, "all layers"),
         ({"count": 3}, "leaves nothing"),
         ({"count": 1, "strategy": "tap"}, "did you mean 'top'"),
-        ({"count": 1, "strategy": "greedy"}, "needs a text"),
+        ({"count": 1, "strategy": "greedy"}, "strategy greedy needs texts"),
     ],
 )
 def test_layers_that_cannot_be_dropped(how, words, model):
@@ -631,12 +641,22 @@ def test_the_hub_without_its_library_names_the_extra(hub_cache, monkeypatch):
         (lambda m: m.states([]), "no sequences"),
         (lambda m: m.states([[2, 3]], segments=[[0]]), "differ in length"),
         (lambda m: m.states([[2, 3]], segments=[[0, 5]]), "segment 5 is outside the model's 2 segments"),
-        (lambda m: m.states([[2, 3]], depth=9), "depths 0 to 3"),
+        (lambda m: m.states([[2, 3]], depth=9), "depth is 9"),
+        (lambda m: m.fill("a [MASK]", depth=9), "depth is 9"),
+        (lambda m: m.order([("a", "b")], depth=-1), "depth is -1"),
+        (lambda m: m.at_depth("2"), "depth is '2' but must be a whole number from 1 to 3"),
+        (lambda m: m.at_depth(0), "depth is 0"),
+        (lambda m: m.encode(["the"], max_length="8"), "max_length is '8'"),
+        (lambda m: m.order([("a", "b"), ("a", None)]), "pairs\\[1\\] is .*None"),
+        (lambda m: m.order([3]), "pairs\\[0\\] is 3"),
+        (lambda m: m.order("a b"), "pairs\\[0\\] is 'a'"),
+        (lambda m: litebert.load(None), "source is missing"),
+        (lambda m: litebert.load(7), "source is 7"),
         (lambda m: m.encode(["the"], depth=9), "depth is 9"),
         (lambda m: m.encode(["the"], ["a", "b"]), "1 texts but 2 pairs"),
         (lambda m: m.fill("the cat"), "no \\[MASK\\] in the text"),
         (lambda m: m.fill("the [MASK]", top=0), "top is 0"),
-        (lambda m: m.order(["a b"]), "pairs of texts"),
+        (lambda m: m.order(["a b"]), "pairs\\[0\\] is 'a b'"),
         (lambda m: litebert.load("albert-tiny", dtype="float3"), "did you mean 'float32'"),
         (lambda m: litebert.load("albert-tny"), "did you mean 'albert-tiny'"),
         (lambda m: litebert.load("./none"), "no folder"),
@@ -649,7 +669,15 @@ def test_bad_input_gets_a_sentence(call, words, model):
 
 def test_a_model_shows_what_it_is(tokenizer):
     text = repr(tuned("classify", tokenizer))
-    assert "family='bert'" in text and "layers=3" in text and "task='toy'" in text
+    assert "family='bert'" in text and "layers=3" in text and "task='toy'" in text and "depth" not in text
+    assert "depth=2" in repr(tuned("classify", tokenizer).at_depth(2))
+
+
+def test_the_public_names_are_listed_and_all_there():
+    assert set(dir(litebert)) >= set(litebert.__all__) and {"load", "Model", "Prediction"} <= set(dir(litebert))
+    assert all(getattr(litebert, name) is not None for name in litebert.__all__)
+    with pytest.raises(AttributeError, match="lod"):
+        litebert.lod  # noqa: B018
 
 
 def test_token_batches_hold_everything_once_within_the_budget():

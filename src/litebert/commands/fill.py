@@ -32,18 +32,18 @@ def fill(
     *,
     file: Annotated[PathLike | None, Param("A file with a text on each line.")] = None,
     cloze: Annotated[
-        PathLike | None, Param("Score JSON lines of texts with the words that fit: examples/cloze.jsonl.")
+        PathLike | None, Param("Score JSON lines of texts with accepted words, such as examples/cloze.jsonl.")
     ] = None,
     top: Annotated[int, Param("Number of guesses for each mask.", low=1, high=100_000)] = 5,
     depth: Depth = None,
     device: OnDevice = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Predict the words behind the masks in texts, or score a model on a list of texts with known words."""
+    """Predict the masked words in texts, or score a model on texts with known words."""
     from litebert.api import load
 
     if sum((bool(texts), file is not None, cloze is not None)) > 1:
-        raise InputError("give texts, a file of texts or a cloze list, one of them")
+        raise InputError("give only one of texts, file and cloze")
     if cloze is not None:
         _score(load(model, device=device), str(model), Path(cloze), top, depth, as_json)
         return
@@ -97,9 +97,9 @@ def order(
 
 
 def _lines(file: PathLike | None) -> list[str]:
-    """Texts of a file or of standard input, one a line, empty lines left out."""
+    """The lines of a file or of standard input, without empty ones."""
     if file is not None and not Path(file).is_file():
-        raise InputError(f"there is no file '{file}'; name one with a text on each line")
+        raise InputError(f"there is no file '{file}'")
     if file is None:
         tell_typing()
         content = sys.stdin.read()
@@ -109,14 +109,14 @@ def _lines(file: PathLike | None) -> list[str]:
         content = read_text(Path(file))
     lines = [line.strip("\r\n") for line in content.split("\n") if line.strip()]
     if not lines:
-        raise InputError("there are no texts; give one or more, a file, or lines on standard input")
+        raise InputError("there are no texts; give texts, a file, or lines on standard input")
     return lines
 
 
 def _pair(line: str) -> tuple[str, str]:
     first, tab, second = line.partition("\t")
     if not tab or not first.strip() or not second.strip():
-        raise InputError(f"'{line}' is not two texts with a tab between them")
+        raise InputError(f"'{line}' is not two texts separated by a tab")
     return first, second
 
 
@@ -140,6 +140,6 @@ def _score(loaded: "Model", name: str, path: Path, top: int, depth: int | None, 
         typer.echo(f"{kind:12} {share.items:6} {share.first:8.1%} {share.top:8.1%}")
     missed = [one for one in filled if one.rank is None]
     if missed:
-        typer.echo(f"\nnone right among the first {top}:")
+        typer.echo(f"\nno accepted word among the first {top}:")
     for one in missed:
         typer.echo(f"{one.cloze.text}  ({one.cloze.accept[0]})\n  {_said(one.guesses)}")

@@ -2,7 +2,7 @@
 
 A command is a function and a ``show`` that prints the result; keyword-only parameters of ``show`` (``as_json``,
 ``html``) become further options. Words of the form ``field=value``, and options that no parameter explains
-(``--weight-decay 0.1``), go to the function's ``settings``.
+(``--patience 3``), go to the function's ``settings``.
 """
 
 import inspect
@@ -86,7 +86,7 @@ class SignatureCommand(TyperCommand):
             if flag in self.moved and "--" not in args[:place]:
                 raise InputError(f"{flag} has moved: {self.moved[flag]}")
             if flag in self.renamed and "--" not in args[:place]:
-                log.warning("%s is now %s; the old name goes with the next release", flag, self.renamed[flag])
+                log.warning("%s is now %s; the old name will be removed in the next release", flag, self.renamed[flag])
                 flag = self.renamed[flag]
             found.append(f"{flag}{equals}{value}")
         return found

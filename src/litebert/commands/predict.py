@@ -1,4 +1,4 @@
-"""``litebert predict``: reads texts as they come, predicts in growing portions and writes a row for each."""
+"""``litebert predict``: reads texts as they arrive, predicts in growing batches and writes a row for each."""
 
 import csv
 import json
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from litebert.text_model import TextModel
 
 FORMATS = ("jsonl", "csv", "tsv")
-MOST_AT_ONCE = 1024  # rows answered together; fewer at first, so that answers come at once
+MOST_AT_ONCE = 1024  # rows in a batch; fewer at first, so that the first predictions appear immediately
 
 
 @checked
@@ -37,7 +37,7 @@ def predict(
     depth: Annotated[int | None, Param("Use only this many layers.", low=1)] = None,
     device: Annotated[str, Param("auto (a GPU if there is one), cpu or cuda.")] = "auto",
 ) -> None:
-    """Predict labels and probabilities for texts, a row for each, in their order."""
+    """Predict labels and probabilities: one row per text, in the order of the texts."""
     output, source = (None if path is None else Path(path) for path in (out, file))
     chosen = format or (output.suffix.removeprefix(".") if output else "jsonl")
     if chosen not in FORMATS:
@@ -88,7 +88,7 @@ def _write(
     note: "TaskSpec",
     form: str,
 ) -> int:
-    """Answer items as they come; how many there were."""
+    """Predict items as they arrive; returns their number."""
     from litebert.tasks.kinds import KINDS
 
     writer = csv.writer(handle, delimiter="\t" if form == "tsv" else ",", lineterminator="\n")

@@ -40,7 +40,7 @@ def show_shrunk(found: "DropReport | TaskReport", *, as_json: AsJson = False) ->
     print_report(report)
     if found.dropped:
         typer.echo(f"the fine-tuned model is in {Path(found.output) / 'model'}")
-    typer.echo(f"wrote {Path(found.output) / 'found.html'}, a page with all that was tried")
+    typer.echo(f"wrote {Path(found.output) / 'found.html'}, a page with every candidate")
 
 
 def show_layers(

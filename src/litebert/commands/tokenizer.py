@@ -1,4 +1,4 @@
-"""``litebert tokenizer``: try one, and see how well several fit a text."""
+"""``litebert tokenizer try`` and ``fertility``: how a text is split, and how well several tokenizers fit a text."""
 
 import json
 from collections.abc import Sequence
@@ -45,7 +45,8 @@ def try_tokenizer(
 @checked
 def fertility(
     folders: Annotated[
-        Sequence[str], Param("Tokenizers, the first compared with the rest.", positional=True, metavar="FOLDER...")
+        Sequence[str],
+        Param("Tokenizer folders; figures are relative to the last.", positional=True, metavar="FOLDER..."),
     ],
     *,
     on: Annotated[Sequence[str] | None, Param("Text to measure on: a file, folder or glob; may be repeated.")] = None,
@@ -70,7 +71,7 @@ def fertility(
     )
     results = measure_fertility(tokenizers, texts)
     if not results[0].tokens:
-        raise InputError("there is nothing to measure on: no document was held out; raise held_out or give more text")
+        raise InputError("no document was held out, so there is nothing to measure; raise held_out or give more text")
     rows = [
         {
             "tokenizer": str(folder),
@@ -98,7 +99,7 @@ def fertility(
 
 
 def _read(path: PathLike) -> "Tokenizer":
-    """The tokenizer of a folder, in the layout of the model beside it if there is one."""
+    """The tokenizer of a folder, with the input layout of the model in it, if any."""
     from litebert.text.tokenizer_files import read_tokenizer
 
     folder, family = Path(path), None
@@ -107,5 +108,5 @@ def _read(path: PathLike) -> "Tokenizer":
         try:
             family = json.loads(config.read_text(encoding="utf-8")).get("model_type")
         except (ValueError, AttributeError):
-            raise InputError(f"{config} is not a model configuration that can be read") from None
+            raise InputError(f"{config} is not a valid model configuration") from None
     return read_tokenizer(folder, family)

@@ -166,7 +166,7 @@ def test_mistakes_get_one_sentence(litebert, save, table, letter_tokenizer, tmp_
         ([teacher, "--keep", 1, "--hard", 1], "learns nothing from the teacher"),
         ([teacher, "--keep", 1, "--states", "al"], "none, final, depths"),
         ([teacher, "xlnet-base"], "laid out in another way"),
-        ([teacher, "--drop", 1, "--strategy", "greedy"], "use shrink first"),
+        ([teacher, "--drop", 1, "--strategy", "greedy"], "greedy needs texts"),
     ):
         code, _, err = litebert("distill", *words, "--data", data, "--label", "kind", "-o", tmp_path / "x")
         assert code == 2 and said in err and err.strip().splitlines()[-1].startswith("litebert: "), (words, err)

@@ -77,12 +77,12 @@ def test_errors_are_one_line(litebert, model_folder, table, tmp_path):
     model = model_folder()
     for words, said in (
         (["--tolerance", "1%", "--data", table], "out is missing"),
-        (["--tolerance", "1%", "--drop", 2, "-o", tmp_path / "x"], "leave out drop"),
+        (["--tolerance", "1%", "--drop", 2, "-o", tmp_path / "x"], "combined with drop"),
         (["--tolerance", "lots", "--data", table, "-o", tmp_path / "x"], "must be a share such as 1%"),
         (["--tolerance", "100%", "--data", table, "-o", tmp_path / "x"], "below 100%"),
         (["--tolerance", "1%", "-o", tmp_path / "x"], "data is missing"),
         (["--tolerance", "1%", "--data", table, "--seeds", 0, "-o", tmp_path / "x"], "--seeds is 0"),
-        (["--drop", 2, "--data", table, "-o", tmp_path / "x"], "go with a tolerance"),
+        (["--drop", 2, "--data", table, "-o", tmp_path / "x"], "need a tolerance"),
     ):
         code, _, err = litebert("shrink", model, *words)
         assert code == 2 and said in err and len(err.strip().splitlines()) == 1, (words, err)
