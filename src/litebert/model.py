@@ -19,6 +19,10 @@ from torch import Tensor
 
 from litebert.checkpoints.folder import load_model, model_folder, save_model
 from litebert.config import preset_names
+from litebert.distillation.teacher import read_for
+from litebert.early_exits.calibrate import MOST, make_exits
+from litebert.early_exits.heads import Exits, read_exits
+from litebert.early_exits.predict import EngineCache, ExitPredictor
 from litebert.errors import InputError, nearest
 from litebert.fill import Guess, best_pieces, gap_places, guess_at
 from litebert.hub import hub_folder, is_hub_name
@@ -29,7 +33,7 @@ from litebert.pooling import SentenceSettings, check_pooling, pool, read_sentenc
 from litebert.tasks.batches import token_batches
 from litebert.tasks.columns import Names
 from litebert.tasks.evaluate import Evaluation, evaluate_model, in_order_of
-from litebert.tasks.examples import Item, ItemPrediction, Prediction, TaskSpec
+from litebert.tasks.examples import Item, ItemPrediction, Prediction, TaskData, TaskSpec
 from litebert.tasks.kinds import KINDS
 from litebert.tasks.predicting import TASK_FILE, Predictor, check_fits, find_spec, spec_of_heads
 from litebert.tasks.sources import read_task
@@ -51,7 +55,7 @@ class Model:
     """A network with its tokenizer and, where it was fine-tuned, its task.
 
     ``network`` is the torch module, for training or gradients; ``task`` what its ``task.json`` says, None without a
-    head for a task; ``notes`` what was odd about the folder it came from.
+    head for a task; ``exits`` its early exits, None without; ``notes`` what was odd about the folder it came from.
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class Model:
         task: TaskSpec | None = None,
         depth: int | None = None,
         sentence: SentenceSettings | None = None,
+        exits: Exits | None = None,
         name: str = "this model",
     ) -> None:
         self.network = network
@@ -71,7 +76,10 @@ class Model:
         self.task = task or spec_of_heads(network.config)
         self.depth = self._checked_depth(depth)
         self.name = name
+        self.exits = exits
         self._sentence = sentence or SentenceSettings()
+        self._engines = EngineCache()
+        self._compiled = False
 
     def __repr__(self) -> str:
         config = self.config
@@ -195,6 +203,7 @@ class Model:
         pairs: str | None = None,
         *,
         depth: int | None = None,
+        exits: bool | float = False,
         progress: bool | None = None,
     ) -> Prediction: ...
 
@@ -205,6 +214,7 @@ class Model:
         pairs: Iterable[str] | None = None,
         *,
         depth: int | None = None,
+        exits: bool | float = False,
         progress: bool | None = None,
     ) -> list[Prediction]: ...
 
@@ -214,6 +224,7 @@ class Model:
         pairs: str | Iterable[str] | None = None,
         *,
         depth: int | None = None,
+        exits: bool | float = False,
         progress: bool | None = None,
     ) -> Prediction | list[Prediction]:
         """What a fine-tuned model predicts: one ``Prediction`` for a text, a list for any iterable of texts.
@@ -222,11 +233,15 @@ class Model:
         columns also takes dicts, or a DataFrame, with these columns. A multiple-choice model takes dicts with
         ``question``, ``options`` and, if there is one, ``passage``; a model that finds answers in a passage takes
         dicts with ``question`` and ``context``.
+
+        With ``exits`` each text leaves as early as it may: True for the rule that is stored with the model
+        (``add_exits``), a confidence below 1 that is enough to leave with, or the number of heads that must agree.
         """
         spec = self._task("predict")
         items, single = self._items(texts, pairs, spec)
+        predictor = self.predictor(depth, exits=exits)
         with ProgressBar("predicting", len(items), progress) as bar:
-            found = self.predictor(depth).predict(items, bar.update)
+            found = predictor.predict(items, bar.update)
             bar.update(len(items))
         kind = KINDS[spec.kind]
         shown = [kind.present(item, one, spec) for item, one in zip(items, found, strict=True)]
@@ -286,12 +301,48 @@ class Model:
             )
         return self.task
 
-    def predictor(self, depth: int | None = None) -> Predictor:
+    def predictor(self, depth: int | None = None, *, exits: bool | float = False) -> Predictor:
         """What predicts items of its task, for code that has items rather than texts."""
         at = self.depth if depth is None else self._checked_depth(depth)
         whole = next(self.network.parameters()).dtype == torch.float32
         precision = default_precision(self.device) if whole else "fp32"  # which leaves halved weights as they are
-        return Predictor(self.network, self._tokenizer(), self._task("predict"), self.device, at, precision=precision)
+        made = (self.network, self._tokenizer(), self._task("predict"), self.device)
+        if exits is False:
+            return Predictor(*made, at, precision=precision)
+        if at is not None:
+            raise InputError(f"depth is {at}, but with exits every text has a depth of its own; leave out one of them")
+        if self.exits is None:
+            raise InputError(f"{self.name} has no early exits; make them with add_exits or `litebert exits`")
+        return ExitPredictor(
+            *made,
+            precision=precision,
+            exits=self.exits.to(self.device),
+            rule=self.exits.rule(exits),
+            compiled=self._compiled,
+            cache=self._engines,
+        )
+
+    def add_exits(
+        self,
+        data: Any,
+        *,
+        task: str | None = None,
+        text: Names = None,
+        label: Names = None,
+        dev: Any = None,
+        max_loss: float = 0.3,
+        items: int = MOST,
+    ) -> "Model":
+        """Learn a head for every depth and calibrate a rule to leave early by; the model itself, its ``exits`` set.
+
+        Heads learn from training rows of ``data`` (at most ``items``), the rule from its held-out rows: it loses at
+        most ``max_loss`` points of the task's score there. ``save`` writes both, ``predict(exits=True)`` uses them.
+        """
+        spec = self._task("have exits")
+        read = data if isinstance(data, TaskData) else read_for(spec, task, data, text, label, dev)
+        self.exits = make_exits(self.predictor(), read, name=self.name, max_loss=max_loss, most=items)
+        self._engines = EngineCache()
+        return self
 
     def _items(self, texts: Any, pairs: Any, spec: TaskSpec) -> tuple[list[Item], bool]:
         """Items to predict, and whether one was given by itself."""
@@ -444,23 +495,27 @@ class Model:
             task=self.task,
             depth=depth,
             sentence=self._sentence,
+            exits=self.exits if network is self.network else None,
             name=self.name,
         )
 
     def to(self, device: str | torch.device) -> "Model":
         """Move the weights to a device (auto, cpu, cuda, cuda:1, ...); the model itself."""
         self.network.to(_usable(device))
+        self._engines = EngineCache()
         return self
 
     def half(self) -> "Model":
         """Turn the weights into half precision: bfloat16, or float16 on a GPU that has none; the model itself."""
         old_gpu = self.device.type == "cuda" and not has_bf16(self.device)
         self.network.to(torch.float16 if old_gpu else torch.bfloat16)
+        self._engines = EngineCache()
         return self
 
     def compile(self) -> "Model":
         """Compile the encoder with ``torch.compile`` at its next call; the model itself."""
         self.network.encoder.compile(dynamic=True)
+        self._engines, self._compiled = EngineCache(), True
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -479,6 +534,8 @@ class Model:
             path = Path(folder) / name
             path.parent.mkdir(exist_ok=True)
             path.write_text(content, encoding="utf-8")
+        if self.exits is not None and network is self.network:
+            self.exits.save(Path(folder))
 
     # Inputs
 
@@ -558,6 +615,8 @@ def load(
     loaded = load_model(source, device=str(where), dtype=numbers)
     task = find_spec(folder, loaded.network.config)
     sentence, notes = read_sentence_settings(folder)
+    exits, exit_notes = read_exits(folder, loaded.network) if task is not None else (None, [])
+    notes = (*notes, *exit_notes)
     for note in (*loaded.notes, *notes):
         log.warning(note)
     return Model(
@@ -567,6 +626,7 @@ def load(
         task=task,
         depth=depth,
         sentence=sentence,
+        exits=exits,
         name=name,
     )
 

@@ -35,6 +35,7 @@ def predict(
         Literal["jsonl", "csv", "tsv"] | None, Param("jsonl, csv or tsv (default: by the name of out, else jsonl).")
     ] = None,
     depth: Annotated[int | None, Param("Use only this many layers.", low=1)] = None,
+    exits: Annotated[bool, Param("Leave early by the rule that is stored with the model (`litebert exits`).")] = False,
     device: Annotated[str, Param("auto (a GPU if there is one), cpu or cuda.")] = "auto",
 ) -> None:
     """Predict labels and probabilities for texts, a row for each, in their order."""
@@ -47,7 +48,7 @@ def predict(
     from litebert.model import load
     from litebert.tasks.inputs import read_inputs
 
-    predictor = load(model, device=device, depth=depth).predictor()
+    predictor = load(model, device=device, depth=depth).predictor(exits=exits)
     if source is None:
         tell_typing()
     items = read_inputs(source, predictor.note, text=text)
