@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from litebert.corpus.look import Look
     from litebert.corpus.store import Store
     from litebert.distillation.teacher import Teacher
-    from litebert.early_exits.run import ExitReport
+    from litebert.early_exits.heads import ExitReport
     from litebert.exporting.folder import Exported
     from litebert.model import Model
     from litebert.planning.plan import Plan
@@ -156,6 +156,7 @@ def finetune(
     budget: Budget = None,
     seed: Seed = 0,
     seeds: Annotated[int, Param("Train this many times, report the median and keep the best.", low=1, high=1000)] = 1,
+    exits: Annotated[bool, Param("Train for all depths and add early exits (`litebert exits`).")] = False,
     resume: Resume = False,
     from_hub: Annotated[bool, Param("Read the task through the datasets library.")] = False,
     device: Device = "auto",
@@ -191,6 +192,13 @@ def finetune(
         save_seconds=save_seconds,
         save_steps=save_steps,
     )
+    if exits:
+        from litebert.early_exits.training import finetune_with_exits
+
+        if seeds > 1:
+            raise InputError("seeds and exits cannot be combined; add exits to the best model afterwards")
+        found = finetune_with_exits(asked, read)
+        return Run(folder, found.status, found.steps, found.figures, found.notes, found)
     if seeds > 1:
         from litebert.tasks.finetune import finetune_seeds
 
@@ -961,30 +969,43 @@ def exits(
     model: Annotated[PathLike, Param("A fine-tuned model.", positional=True)],
     data: Data = None,
     *,
-    out: Annotated[PathLike, Param("The folder for the report and the heads.", short="o")],
+    out: Annotated[
+        PathLike | None, Param("Write the model with its exits here (default: add them to the model).", short="o")
+    ] = None,
     task: Task = None,
     text: Text = None,
     label: Label = None,
     dev: Dev = None,
-    items: Annotated[int, Param("Maximum number of training items for the heads.", low=2)] = 10_000,
+    max_loss: Annotated[float, Param("Points of the score that exiting early may cost.", low=0, high=100)] = 0.3,
+    items: Annotated[int, Param("Maximum number of training rows for the heads.", low=2)] = 10_000,
     device: Device = "auto",
 ) -> "ExitReport":
-    """Score a fine-tuned model at every depth with small heads, and with rules that exit early."""
-    folder = Path(out)
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"out is {out}, a file; name a folder for the report", parameter="out")
-    from litebert.distillation.teacher import read_for
-    from litebert.early_exits.report import save_exits
-    from litebert.early_exits.run import measure_exits
+    """Add early exits to a fine-tuned model: a head at every depth, and a rule calibrated on held-out rows."""
+    from litebert.checkpoints.folder import model_folder
+    from litebert.early_exits.report import save_page
     from litebert.model import load
+    from litebert.runs import parent_of, write_run
+    from litebert.shipped_models import shipped_folder
 
+    source = model_folder(model)
+    folder = source if out is None else Path(out)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"out is {out}, a file; name a folder for the model with its exits", parameter="out")
     loaded = load(model, device=device)
     if loaded.task is None:
         raise InputError(f"{model} has no head for a task; fine-tune it first")
-    read = read_for(loaded.task, task, data, text, label, dev)
-    report, heads = measure_exits(loaded, read, most=items)
-    save_exits(folder, report, heads, {"model": str(model), "task": read.name, "items": items})
-    return report
+    if out is None and (not source.is_dir() or shipped_folder(model)):
+        raise InputError(f"{model} is not a folder of yours; name one for the model with its exits", parameter="out")
+    found = loaded.add_exits(data, task=task, text=text, label=label, dev=dev, max_loss=max_loss, items=items).exits
+    assert found is not None
+    if out is None:
+        found.save(folder)
+    else:
+        loaded.save(folder)
+        asked = {"model": str(model), "task": found.report.task, "max_loss": max_loss, "items": items}
+        write_run(folder, "exits", asked, parents=[parent_of("source", source)], result=found.report.full.metrics)
+    save_page(folder, found.report)
+    return found.report
 
 
 @checked

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -18,6 +18,10 @@ from torch import Tensor
 
 from litebert.checkpoints.folder import load_model, model_folder, save_model
 from litebert.config import preset_names
+from litebert.distillation.teacher import read_for
+from litebert.early_exits.calibrate import MOST, make_exits
+from litebert.early_exits.heads import Exits, read_exits
+from litebert.early_exits.predict import EngineCache, ExitPredictor
 from litebert.errors import InputError, nearest
 from litebert.fill import Guess, best_pieces
 from litebert.hub import hub_folder, is_hub_name
@@ -27,8 +31,9 @@ from litebert.nn.network import Network
 from litebert.pooling import Pooling, SentenceSettings, pool, read_sentence_settings
 from litebert.runtime import is_exported
 from litebert.tasks.batches import token_batches
+from litebert.tasks.columns import Names
 from litebert.tasks.encoding import Inputs
-from litebert.tasks.examples import TASK_FILE, Prediction, TaskSpec
+from litebert.tasks.examples import TASK_FILE, Prediction, TaskData, TaskSpec
 from litebert.tasks.kinds import HeadScores
 from litebert.tasks.predicting import Predictor, find_spec, spec_of_heads
 from litebert.text.tokenizer import Encoded, Tokenizer
@@ -49,7 +54,8 @@ log = logging.getLogger(__name__)
 class Model(TextModel):
     """A torch network with its tokenizer and, where it was fine-tuned, its task.
 
-    ``network`` is the torch module, for training or gradients; ``notes`` are the warnings from loading it.
+    ``network`` is the torch module, for training or gradients; ``exits`` are its early exits, None without;
+    ``notes`` the warnings from loading it.
     """
 
     def __init__(
@@ -61,6 +67,7 @@ class Model(TextModel):
         task: TaskSpec | None = None,
         depth: int | None = None,
         sentence: SentenceSettings | None = None,
+        exits: Exits | None = None,
         name: str = "this model",
     ) -> None:
         self.network = network
@@ -69,7 +76,10 @@ class Model(TextModel):
         self.task = task or spec_of_heads(network.config)
         self.depth = self._depth(depth) if depth is not None else None
         self.name = name
+        self.exits = exits
         self._sentence = sentence or SentenceSettings()
+        self._engines = EngineCache()
+        self._compiled = False
 
     def __repr__(self) -> str:
         config = self.config
@@ -125,8 +135,14 @@ class Model(TextModel):
             report(done)
         return found
 
-    def _head_scores(self, inputs: Inputs, depth: int | None, report: Callable[[float], None]) -> HeadScores:
-        return self.predictor(depth).scores(inputs, report)
+    def _head_scores(
+        self, inputs: Inputs, depth: int | None, exits: bool | float, report: Callable[[float], None]
+    ) -> HeadScores:
+        return self.predictor(depth, exits=exits).scores(inputs, report)
+
+    @property
+    def _item_chunk(self) -> int:  # with exits a GPU's buffer should seldom run empty
+        return 65_536 if self.device.type == "cuda" else super()._item_chunk
 
     @torch.no_grad()
     def _likeliest(
@@ -172,14 +188,48 @@ class Model(TextModel):
         at = self._depth(depth)
         return self.network.encoder.states(flat, layout, packed_segments, depth=at)
 
-    def predictor(self, depth: int | None = None) -> Predictor:
+    def predictor(self, depth: int | None = None, *, exits: bool | float = False) -> Predictor:
         """The object that predicts items of the task, for code that has items rather than texts."""
         at = self._depth(depth)
         whole = next(self.network.parameters()).dtype == torch.float32
         precision = default_precision(self.device) if whole else "fp32"  # no autocast for weights in half precision
-        return Predictor(
-            self.network, self._tokenizer(), self.required_task("predict"), self.device, at, precision=precision
+        made = (self.network, self._tokenizer(), self.required_task("predict"), self.device)
+        if exits is False:
+            return Predictor(*made, at, precision=precision)
+        if at is not None:
+            raise InputError(f"depth is {at}, but with exits every text has its own depth; leave out one of them")
+        if self.exits is None:
+            raise InputError(f"{self.name} has no early exits; make them with add_exits or `litebert exits`")
+        return ExitPredictor(
+            *made,
+            precision=precision,
+            exits=self.exits.to(self.device),
+            rule=self.exits.rule(exits),
+            compiled=self._compiled,
+            cache=self._engines,
         )
+
+    def add_exits(
+        self,
+        data: Any,
+        *,
+        task: str | None = None,
+        text: Names = None,
+        label: Names = None,
+        dev: Any = None,
+        max_loss: float = 0.3,
+        items: int = MOST,
+    ) -> "Model":
+        """Train a head for every depth and calibrate a rule for exiting early; returns the model itself.
+
+        Heads learn from training rows of ``data`` (at most ``items``), the rule from its held-out rows, where it loses
+        at most ``max_loss`` points of the task's score. ``save`` writes both, ``predict(exits=True)`` uses them.
+        """
+        spec = self.required_task("have exits")
+        read = data if isinstance(data, TaskData) else read_for(spec, task, data, text, label, dev)
+        self.exits = make_exits(self.predictor(), read, name=self.name, max_loss=max_loss, most=items)
+        self._engines = EngineCache()
+        return self
 
     # Other models from this one
 
@@ -227,23 +277,27 @@ class Model(TextModel):
             task=self.task,
             depth=depth,
             sentence=self._sentence,
+            exits=self.exits if network is self.network else None,
             name=self.name,
         )
 
     def to(self, device: str | torch.device) -> "Model":
         """Move the weights to a device (auto, cpu, cuda, cuda:1, ...); returns the model itself."""
         self.network.to(_usable(device))
+        self._engines = EngineCache()
         return self
 
     def half(self) -> "Model":
         """Convert the weights to bfloat16, or to float16 on a GPU without bfloat16; returns the model itself."""
         old_gpu = self.device.type == "cuda" and not has_bf16(self.device)
         self.network.to(torch.float16 if old_gpu else torch.bfloat16)
+        self._engines = EngineCache()
         return self
 
     def compile(self) -> "Model":
         """Compile the encoder with ``torch.compile`` at the next call; returns the model itself."""
         self.network.encoder.compile(dynamic=True)
+        self._engines, self._compiled = EngineCache(), True
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -258,6 +312,8 @@ class Model(TextModel):
             path = Path(folder) / name
             path.parent.mkdir(exist_ok=True)
             path.write_text(content, encoding="utf-8")
+        if self.exits is not None and self.depth is None:
+            self.exits.save(Path(folder))
 
     def export(
         self,
@@ -363,15 +419,18 @@ def load(
     loaded = load_model(source, device=str(where), dtype=numbers)
     task = find_spec(folder, loaded.network.config)
     sentence, notes = read_sentence_settings(folder)
-    for note in (*loaded.notes, *notes):
+    exits, exit_notes = read_exits(folder, loaded.network) if task is not None else (None, [])
+    notes = [*loaded.notes, *notes, *exit_notes]
+    for note in notes:
         log.warning(note)
     return Model(
         loaded.network,
         loaded.tokenizer,
-        (*loaded.notes, *notes),
+        notes,
         task=task,
         depth=depth,
         sentence=sentence,
+        exits=exits,
         name=name,
     )
 

@@ -55,6 +55,8 @@ class Param:
         wants_number = allows(hint, int) or allows(hint, float)
         if wants_number and not (isinstance(value, str) and allows(hint, str)):
             self._check_number(name, value, hint)
+        if hint in (PathLike, PathLike | None) and not isinstance(value, str | os.PathLike):
+            raise InputError(f"{name} is {_shown(value)} but must be a name or a path", parameter=name)
 
     def _check_number(self, name: str, value: Any, hint: Any) -> None:
         if isinstance(value, bool) and allows(hint, bool):

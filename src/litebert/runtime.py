@@ -159,17 +159,21 @@ class Runtime(TextModel):
         self._each(run, [len(one.ids) for one in inputs], report)
         return found
 
-    def _head_scores(self, inputs: Inputs, depth: int | None, report: Callable[[float], None]) -> HeadScores:
+    def _head_scores(
+        self, inputs: Inputs, depth: int | None, exits: bool | float, report: Callable[[float], None]
+    ) -> HeadScores:
         assert self.task is not None
+        rule = self._exit_rule(exits, depth)
         kind = KINDS[self.task.kind]
-        names = (
-            ["start", "end", *(["answerable"] if self._about["answerable"] else [])] if kind.per_token else ["logits"]
-        )
+        if kind.per_token:
+            names = ["start", "end", *(["answerable"] if self._about["answerable"] else [])]
+        else:
+            names = ["exit_logits" if rule else "logits"]
         found: list[list[Array]] = [[] for _ in range(len(inputs))]
 
         def run(number: int) -> None:
             at = slice(inputs.starts[number], inputs.starts[number + 1])
-            found[number] = self._run(names, inputs.ids[at], inputs.segments[at], depth)
+            found[number] = self._run(names, inputs.ids[at], inputs.segments[at], depth, **rule)
 
         self._each(run, inputs.lengths.tolist(), lambda done: report(done / len(inputs)))
         columns = [np.concatenate(rows) if kind.per_token else np.stack(rows) for rows in zip(*found, strict=True)]
@@ -179,6 +183,28 @@ class Runtime(TextModel):
             ends=columns[1] if both else EMPTY,
             answerable=columns[2] if both and len(columns) > 2 else EMPTY,
         )
+
+    def _exit_rule(self, exits: bool | float, depth: int | None) -> dict[str, Array]:
+        """The inputs of the file that turn a rule on: the stored one, a confidence below 1, or heads that agree."""
+        if exits is False:
+            return {}
+        stored = self._about.get("exits")
+        if not stored:
+            raise InputError(f"{self.name} has no early exits; export a model that has (`litebert exits`)")
+        if depth is not None:
+            raise InputError(f"depth is {depth}, but with exits every text has its own depth; leave out one of them")
+        if exits is True:
+            rule, value = stored["rule"], stored["value"]
+        else:
+            rule, value = ("confidence" if exits < 1 else "patience"), exits
+        if value <= 0 or (rule == "patience" and value != int(value)):
+            raise InputError(
+                f"exits is {exits:g} but must be True (the stored rule), a confidence below 1, or the number of heads "
+                "that must agree"
+            )
+        if rule == "depth":  # the stored rule may be that exiting early does not pay
+            return {"patience": np.array(1 << 30, np.int64)}
+        return {rule: np.array(value, np.float32 if rule == "confidence" else np.int64)}
 
     def _likeliest(
         self, inputs: Sequence[Encoded], gaps: Sequence[Sequence[int]], top: int, depth: int | None

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from litebert.tasks.evaluate import Evaluation
 
 CHUNK = 16_384  # texts tokenised and encoded at a time
-ITEM_CHUNK = 4096  # items of a task encoded and predicted at a time
+ITEM_CHUNK = 4096
 UNBOUNDED = 512  # default maximum of tokens for models without one (XLNet); max_length can be higher
 Vectors = npt.NDArray[np.float32]
 Report = Callable[[int], None]  # takes the number of texts done
@@ -57,8 +57,18 @@ class TextModel(ABC):
         """(inputs, width) one vector for each input."""
 
     @abstractmethod
-    def _head_scores(self, inputs: "Inputs", depth: int | None, report: Callable[[float], None]) -> HeadScores:
-        """What the head of the task gives; ``report`` takes the share of the inputs that is done."""
+    def _head_scores(
+        self, inputs: "Inputs", depth: int | None, exits: bool | float, report: Callable[[float], None]
+    ) -> HeadScores:
+        """What the head of the task gives, or with ``exits`` the head of the depth at which an input stops.
+
+        ``report`` takes the share of the inputs that is done.
+        """
+
+    @property
+    def _item_chunk(self) -> int:
+        """How many items of a task are encoded and predicted at a time."""
+        return ITEM_CHUNK
 
     @abstractmethod
     def _likeliest(
@@ -133,6 +143,7 @@ class TextModel(ABC):
         pairs: str | None = None,
         *,
         depth: int | None = None,
+        exits: bool | float = False,
         progress: bool | None = None,
     ) -> Prediction: ...
 
@@ -143,6 +154,7 @@ class TextModel(ABC):
         pairs: Iterable[str] | None = None,
         *,
         depth: int | None = None,
+        exits: bool | float = False,
         progress: bool | None = None,
     ) -> list[Prediction]: ...
 
@@ -152,6 +164,7 @@ class TextModel(ABC):
         pairs: str | Iterable[str] | None = None,
         *,
         depth: int | None = None,
+        exits: bool | float = False,
         progress: bool | None = None,
     ) -> Prediction | list[Prediction]:
         """The predictions of a fine-tuned model: one ``Prediction`` for a text, a list for any iterable of texts.
@@ -160,28 +173,36 @@ class TextModel(ABC):
         columns also takes dicts, or a DataFrame, with these columns. A multiple-choice model takes dicts with
         ``question``, ``options`` and optionally ``passage``; a question-answering model takes dicts with ``question``
         and ``context``.
+
+        With ``exits`` each text stops at the depth where its answer is clear: True for the rule that is stored with
+        the model (``add_exits``), a confidence below 1, or the number of heads in a row that must agree.
         """
         spec = self.required_task("predict")
         items, single = items_of(texts, pairs, spec)
         with ProgressBar("predicting", len(items), progress) as bar:
-            found = self.predict_items(items, depth, bar.update)
+            found = self.predict_items(items, depth, bar.update, exits=exits)
             bar.update(len(items))
         kind = KINDS[spec.kind]
         shown = [kind.present(item, one, spec) for item, one in zip(items, found, strict=True)]
         return shown[0] if single else shown
 
     def predict_items(
-        self, items: Sequence[Item], depth: int | None = None, report: Report = lambda _: None
+        self,
+        items: Sequence[Item],
+        depth: int | None = None,
+        report: Report = lambda _: None,
+        *,
+        exits: bool | float = False,
     ) -> list[ItemPrediction]:
         """Predictions in the order of the items, for code that has items of a task rather than texts."""
         spec, tokenizer, at = self.required_task("predict"), self._tokenizer(), self._depth(depth)
         kind = KINDS[spec.kind]
         found: list[ItemPrediction] = []
-        for first in range(0, len(items), ITEM_CHUNK):
-            some = items[first : first + ITEM_CHUNK]
+        for first in range(0, len(items), self._item_chunk):
+            some = items[first : first + self._item_chunk]
             inputs = kind.encode(some, tokenizer, spec.encoding())
             done = _after(first, report)
-            scores = self._head_scores(inputs, at, lambda share: done(int(share * len(some))))  # noqa: B023
+            scores = self._head_scores(inputs, at, exits, lambda share: done(int(share * len(some))))  # noqa: B023
             found += kind.decode(some, inputs, scores, spec)
         return found
 

@@ -1,9 +1,12 @@
 """Exported graphs compute what the torch network computes: every family, every head, every depth, padded or not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
+from litebert.early_exits.heads import ExitRule, depths_left_at
 from litebert.nn.config import EncoderConfig, family_config
 from litebert.nn.layout import Layout
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
@@ -179,13 +182,13 @@ def test_a_weight_of_the_loop_is_stored_once_in_integers():
         assert not [name for name in names if name.endswith("qkv.weight")]
 
 
-@pytest.mark.parametrize("patience", [0, 2])
+@pytest.mark.parametrize("kind", ["classify", "multilabel", "regress"])
 @torch.no_grad()
-def test_the_loop_ends_by_its_exit_rule(patience):
+def test_the_loop_ends_by_its_exit_rule(kind):
     network = network_of(encoder_config("albert", num_layers=4), "classify")
     random = np.random.default_rng(0)
     weight = random.normal(0, 0.3, (1, 48, 3)) + random.normal(0, 0.15, (4, 48, 3))  # heads that agree now and then
-    heads = ExitHeads(weight=weight, bias=random.normal(0, 0.1, (4, 3)), patience=patience)
+    heads = ExitHeads(weight=weight, bias=random.normal(0, 0.1, (4, 3)), kind=kind, tolerance=2.0)
     model = text_model(network.config, weights_of(network), Arithmetic(bits=32), heads)
     run = session(model)
     seen = set()
@@ -194,26 +197,19 @@ def test_the_loop_ends_by_its_exit_rule(patience):
         states = network.encoder.states(torch.tensor(IDS[number]), layout, segments_of(network, number))[1:]
         scores = [
             np.concatenate([one[0].numpy(), one.mean(0).numpy()]) @ heads.weight[depth] + heads.bias[depth]
-            for depth, one in enumerate(states)
+            for depth, one in enumerate(states[:-1])
         ]
-        for confidence in (0.4, 0.6, 0.9):
-            expected = _exit_depth(scores, confidence, patience)
-            found = run.run(
-                ["exit_logits", "exit_depth"], fed(model, number, confidence=np.array(confidence, np.float32))
-            )
+        scores.append(network.heads["classify"](network.pooled(states[-1], layout))[0].numpy())
+        rules = [ExitRule(rule="patience", value=value, tolerance=2.0) for value in (1, 2, 3)]
+        if kind != "regress":
+            rules += [ExitRule(rule="confidence", value=value) for value in (0.4, 0.6, 0.9)]
+        for rule in rules:
+            tolerant = rule if kind == "regress" else replace(rule, tolerance=0.0)
+            [expected] = depths_left_at(np.stack(scores)[:, None], tolerant, kind)
+            value = np.array(rule.value, np.float32 if rule.rule == "confidence" else np.int64)
+            found = run.run(["exit_logits", "exit_depth"], fed(model, number, **{rule.rule: value}))
             assert int(found[1]) == expected
             np.testing.assert_allclose(found[0], scores[expected - 1], atol=1e-3)
-            seen.add(expected)
+            seen.add(int(expected))
         assert int(run.run(["exit_depth"], fed(model, number))[0]) == 4  # off by default
-    assert len(seen) > 1
-
-
-def _exit_depth(scores: list[np.ndarray], confidence: float, patience: int) -> int:
-    agreed = 0
-    for depth, row in enumerate(scores, 1):
-        shares = np.exp(row - row.max()) / np.exp(row - row.max()).sum()
-        same = depth > 1 and row.argmax() == scores[depth - 2].argmax()
-        agreed = agreed + 1 if same else 1
-        if (agreed >= patience) if patience else (shares.max() >= confidence):
-            return depth
-    return len(scores)
+    assert len(seen) > 2

@@ -296,7 +296,8 @@ def _new_folder(folder: Path) -> Iterator[Path]:
 
 
 def _replaced_by(temporary: Path) -> set[str]:
-    """Old files that would contradict the new ones: other forms of weights, other forms of the vocabulary."""
+    """Old files that would contradict the new ones: other forms of weights or of the vocabulary, early exits."""
     weights = {"pytorch_model.bin", "model.safetensors.index.json", "pytorch_model.bin.index.json"}
     vocabulary = {"spiece.model", "vocab.txt", "vocab.json", "merges.txt"}
-    return weights | (vocabulary if (temporary / "tokenizer.json").exists() else set())
+    exits = {"exits.json", "exits.safetensors", "exits.html"}
+    return weights | exits | (vocabulary if (temporary / "tokenizer.json").exists() else set())

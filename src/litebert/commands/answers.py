@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from litebert.api import HeldOutScores
     from litebert.corpus.look import Look
     from litebert.corpus.store import Store
-    from litebert.early_exits.run import ExitReport
+    from litebert.early_exits.heads import ExitReport
     from litebert.planning.plan import Plan
     from litebert.report import Report
     from litebert.tasks.evaluate import Evaluation

@@ -4,6 +4,7 @@ import csv
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,7 +16,6 @@ from litebert.terminal import tell_typing
 
 if TYPE_CHECKING:
     from litebert.tasks.examples import Item, ItemPrediction, TaskSpec
-    from litebert.text_model import TextModel
 
 FORMATS = ("jsonl", "csv", "tsv")
 MOST_AT_ONCE = 1024  # rows in a batch; fewer at first, so that the first predictions appear immediately
@@ -35,6 +35,7 @@ def predict(
         Literal["jsonl", "csv", "tsv"] | None, Param("jsonl, csv or tsv (default: by the name of out, else jsonl).")
     ] = None,
     depth: Annotated[int | None, Param("Use only this many layers.", low=1)] = None,
+    exits: Annotated[bool, Param("Exit early by the rule stored with the model (`litebert exits`).")] = False,
     device: Annotated[str, Param("auto (a GPU if there is one), cpu or cuda.")] = "auto",
 ) -> None:
     """Predict labels and probabilities: one row per text, in the order of the texts."""
@@ -49,32 +50,35 @@ def predict(
 
     loaded = load(model, device=device, depth=depth)
     spec = loaded.required_task("predict")
+    predict_items = partial(loaded.predict_items, exits=exits)
     if source is None:
         tell_typing()
     items = read_inputs(source, spec, text=text)
     if output is None:
-        if not _write(sys.stdout, items, loaded.predict_items, spec, chosen):
+        if not _write(sys.stdout, items, predict_items, spec, chosen):
             typer.echo(f"nothing was predicted: {source or 'standard input'} holds no texts", err=True)
         return
     from litebert.terminal import progress
 
-    partial = output.with_name(f".{output.name}.part")
+    unfinished = output.with_name(f".{output.name}.part")
     try:
-        with partial.open("w", encoding="utf-8", newline="") as handle, progress() as say:
-            count = _write(handle, items, _watched(loaded, say), spec, chosen)
-        partial.replace(output)
+        with unfinished.open("w", encoding="utf-8", newline="") as handle, progress() as say:
+            count = _write(handle, items, _watched(predict_items, say), spec, chosen)
+        unfinished.replace(output)
     finally:
-        partial.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
     typer.echo(f"wrote {count:,} predictions to {output}", err=True)
 
 
-def _watched(model: "TextModel", report: Callable[[str], None]) -> "Callable[[list[Item]], list[ItemPrediction]]":
-    """What the model predicts, with the number of texts done so far reported."""
+def _watched(
+    predict_items: "Callable[..., list[ItemPrediction]]", report: Callable[[str], None]
+) -> "Callable[[list[Item]], list[ItemPrediction]]":
+    """The same predictions, with the number of texts so far reported."""
     before = 0
 
     def predict_some(items: "list[Item]") -> "list[ItemPrediction]":
         nonlocal before
-        found = model.predict_items(items, report=lambda done: report(f"{before + done:,} texts"))
+        found = predict_items(items, report=lambda done: report(f"{before + done:,} texts"))
         before += len(items)
         return found
 

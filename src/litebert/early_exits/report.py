@@ -1,59 +1,62 @@
-"""The trade-off of early exits as a report: a table for each rule, and scores against the layers that are run."""
+"""Early exits as a report: the chosen rule, a table for each family of rules, and scores against the layers run."""
 
-from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from litebert.early_exits.run import ExitReport, Head, Point, Rule
-from litebert.report import COLOURS, MARKERS, Plot, Report, Section, Table, note, notes, to_html, to_json
-from litebert.runs import parent_of, write_atomically, write_run
+from litebert.early_exits.heads import ExitReport, Point, RuleName
+from litebert.report import COLOURS, MARKERS, Plot, Report, Section, Table, note, notes, to_html
+from litebert.runs import write_atomically
 from litebert.tasks.metrics import IN_UNITS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-JSON_FILE, PAGE, HEADS = "exits.json", "exits.html", "heads.safetensors"
-RULES: tuple[Rule, ...] = ("depth", "patience", "confidence")
-NAMES: dict[Rule, str] = {"depth": "all at one depth", "patience": "by patience", "confidence": "by confidence"}
+PAGE = "exits.html"
+RULES: tuple[RuleName, ...] = ("depth", "patience", "confidence")
+NAMES: dict[RuleName, str] = {"depth": "all at one depth", "patience": "by patience", "confidence": "by confidence"}
 
 
-def rows_of(report: ExitReport, rule: Rule) -> list[list[str]]:
-    """A table: the heading, then a row for each setting of a rule."""
+def rows_of(report: ExitReport, rule: RuleName) -> list[list[str]]:
+    """A table: the heading, then a row for each setting of a rule; the chosen one has a mark."""
     names = list(report.full.metrics)
     heading = {"depth": "depth", "patience": "heads that agree", "confidence": "sure by"}[rule]
     rows = [[heading, *(name.replace("_", " ") for name in names), "mean depth", "layers run"]]
     for one in report.of(rule):
-        value = f"{100 * one.value:g}%" if rule == "confidence" else f"{one.value:g}"
+        value = f"{100 * one.value:.6g}%" if rule == "confidence" else f"{one.value:g}"
+        mark = " *" if _is_chosen(report, one) else ""
         scores = [_figure(name, one.metrics[name]) for name in names]
-        rows.append([value, *scores, f"{one.mean_depth:.2f}", f"{one.mean_depth / report.depths:.0%}"])
+        rows.append([value + mark, *scores, f"{one.mean_depth:.2f}", f"{one.mean_depth / report.depths:.0%}"])
     return rows
 
 
+def _is_chosen(report: ExitReport, point: Point) -> bool:
+    return (point.rule, point.value, point.tolerance) == (report.rule, report.value, report.tolerance)
+
+
 def sentences(report: ExitReport) -> list[str]:
-    """What follows: how few layers are enough for a loss of a point."""
-    if report.metric in IN_UNITS:
-        return []
-    found = []
-    for rule in RULES:
-        if report.of(rule):
-            best = report.within(rule, 0.01)
-            found.append(
-                f"within a point of all layers ({_figure(report.metric, report.full.metrics[report.metric])}), "
-                f"{NAMES[rule]}: {_setting(best, rule)}{best.mean_depth:.2f} of {report.depths} layers on average, "
-                f"{report.metric.replace('_', ' ')} {_figure(report.metric, best.metrics[report.metric])}"
-            )
+    """The chosen rule, what it saves and costs, and how far that can be trusted."""
+    metric, unit = report.metric.replace("_", " "), "%" if report.metric in IN_UNITS else " points"
+    if report.mean_depth >= report.depths:
+        return [f"no rule saves layers and loses at most {report.max_loss:g}{unit}: every input runs all of them"]
+    if report.rule == "confidence":
+        rule = f"an input leaves where a head gives its answer {100 * report.value:.6g}% or more"
+    else:
+        near = f" (numbers within {report.tolerance:.3g} do)" if report.tolerance else ""
+        rule = f"an input leaves where {report.value:g} heads in a row agree{near}"
+    found = [
+        f"rule: {rule}",
+        f"{report.mean_depth:.2f} of {report.depths} layers on average: {report.depths / report.mean_depth:.2f} times "
+        f"less work; {metric} {_figure(report.metric, report.score)}, all layers "
+        f"{_figure(report.metric, report.full_score)} (at most {report.max_loss:g}{unit} may be lost)",
+        f"check: rules chosen on one half of the held-out rows lose {report.checked_loss:.2f}{unit} on the other",
+    ]
+    if report.metric not in IN_UNITS and 100 / report.rows > max(report.max_loss, 1e-9):
+        found.append(
+            f"one of the {report.rows:,} held-out rows is {100 / report.rows:.2f} points: give more of them to "
+            f"calibrate to {report.max_loss:g}"
+        )
     return found
-
-
-def _setting(point: Point, rule: Rule) -> str:
-    if point.rule != rule:
-        return "nothing less than "
-    return {
-        "depth": "",
-        "patience": f"{point.value:g} heads that agree, ",
-        "confidence": f"a head that is sure by {100 * point.value:g}%, ",
-    }[rule]
 
 
 def _figure(name: str, value: float) -> str:
@@ -69,8 +72,8 @@ def exit_report(report: ExitReport) -> Report:
         draw=partial(_draw, report),
     )
     about = (
-        f"heads trained on {report.trained_on:,} training items, scored on {report.scored_on:,} of dev; the last "
-        "depth has the model's own head"
+        f"heads learnt on {report.trained_on:,} training rows, rule calibrated on {report.rows:,} held-out rows; the "
+        "last depth has the model's own head; * is the rule that was chosen"
     )
     rules = [
         Section(title=NAMES[rule].capitalize(), items=[Table(rows=rows_of(report, rule))])
@@ -102,17 +105,6 @@ def _draw(report: ExitReport, axes: "Axes") -> None:
     axes.set(xlabel="layers run, mean over the inputs", ylabel=report.metric.replace("_", " "))
 
 
-def save_exits(folder: Path, report: ExitReport, heads: Sequence[Head], asked: Mapping[str, Any]) -> None:
-    """Write the report as JSON and as a page, and the heads."""
-    from safetensors.torch import save_file
-
-    folder.mkdir(parents=True, exist_ok=True)
-    shown = exit_report(report)
-    write_atomically(folder / JSON_FILE, to_json(shown) + "\n")
-    write_atomically(folder / PAGE, to_html(shown))
-    tensors = {
-        f"{depth}.{name}": getattr(head, name) for depth, head in enumerate(heads, 1) for name in ("weight", "bias")
-    }
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / HEADS)
-    parents = [parent_of("source", Path(asked["model"]))]
-    write_run(folder, "exits", dict(asked), parents=parents, result=report.full.metrics)
+def save_page(folder: Path, report: ExitReport) -> None:
+    """Write the report as a page into a folder."""
+    write_atomically(folder / PAGE, to_html(exit_report(report)))

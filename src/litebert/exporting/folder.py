@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from litebert.checkpoints.folder import config_text
 from litebert.errors import InputError
 from litebert.exporting.graph import Activations, Arithmetic
-from litebert.exporting.network import is_loop, standard_model, takes_segments, text_model
+from litebert.exporting.network import ExitHeads, is_loop, standard_model, takes_segments, text_model
 from litebert.nn.network import NetworkConfig
 from litebert.runs import Parent, new_folder, write_run
 from litebert.runtime import DESCRIPTION, MODEL
@@ -56,9 +56,12 @@ def export_model(
     weights = {name: tensor.float().cpu().numpy() for name, tensor in whole.state_dict().items()}
     chosen = Arithmetic(bits=bits, activations=activations)
     notes = _left_out(config)
+    heads = _exit_heads(model) if whole is model.network else None
+    if model.exits is not None and heads is None:
+        notes.append("the early exits are not exported: they need one shared block, and all of its layers")
     with new_folder(out, "export", overwrite=overwrite) as folder:
         folder.mkdir()
-        (folder / MODEL).write_bytes(text_model(config, weights, chosen).SerializeToString())
+        (folder / MODEL).write_bytes(text_model(config, weights, chosen, heads).SerializeToString())
         if standard:
             (folder / "onnx").mkdir()
             for name, arithmetic in (
@@ -71,7 +74,7 @@ def export_model(
         for name, content in {**model.side_files(), "config.json": config_text(config)}.items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(content, encoding="utf-8")
-        described = _description(config, bits, activations)
+        described = _description(config, bits, activations) | {"exits": _exit_description(model) if heads else None}
         (folder / DESCRIPTION).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
         settings = {"source": model.name, "bits": bits, "activations": activations, "standard": standard}
         write_run(folder, "export", settings, parents=parents or [])
@@ -99,6 +102,21 @@ def _description(config: NetworkConfig, bits: Bits, activations: Activations) ->
         "bits": bits,
         "activations": activations,
     }
+
+
+def _exit_heads(model: "Model") -> ExitHeads | None:
+    """The exits of a model as the graph needs them."""
+    if model.exits is None or not is_loop(model.config):
+        return None
+    report = model.exits.report
+    weight, bias = (tensor.cpu().numpy() for tensor in (model.exits.weight, model.exits.bias))
+    return ExitHeads(weight=weight, bias=bias, kind=report.kind, tolerance=report.tolerance)
+
+
+def _exit_description(model: "Model") -> dict[str, Any]:
+    assert model.exits is not None
+    report = model.exits.report
+    return {"rule": report.rule, "value": report.value, "mean_depth": report.mean_depth, "max_loss": report.max_loss}
 
 
 def _missing_heads(config: NetworkConfig) -> dict[str, str]:

@@ -20,18 +20,22 @@ from litebert.nn.config import Activation, EncoderConfig
 from litebert.nn.network import NetworkConfig
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
-NEVER = 2.0  # a confidence that no answer reaches
+NEVER = {"confidence": 2.0, "patience": 1 << 30}  # what no answer reaches: the exits are off
 HIDDEN = -1e4  # added to the score of padding
 FP32 = Arithmetic(bits=32)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExitHeads:
-    """Linear heads on the pooled token's state beside the mean of all tokens, one for each depth of a shared block."""
+    """Linear heads on the pooled token's state beside the mean of all tokens, one for each depth of a shared block.
 
-    weight: Array  # (depths, 2H, L)
+    ``kind`` of task: classify, multilabel or regress. Numbers within ``tolerance`` count as the same answer.
+    """
+
+    weight: Array  # (depths, 2H, L); at the last depth the model's own head answers
     bias: Array  # (depths, L)
-    patience: int = 0  # leave when this many heads in a row agree; 0: when one is confident enough
+    kind: str
+    tolerance: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -205,6 +209,7 @@ def text_model(
 
     Outputs, of which a run computes those it is asked for: ``states`` (N, H), ``mean``, ``first`` and ``pooled`` (H),
     and for the heads it has ``logits`` (L), ``order`` (2), ``start``, ``end`` (N), ``answerable``, ``tokens`` (P, V).
+    With exits, also ``exit_logits`` (L) and ``exit_depth``, by the rule that ``confidence`` or ``patience`` sets.
     """
     encoder, graph = config.encoder, Graph()
     write = _Writer(config, weights, arithmetic)
@@ -218,14 +223,15 @@ def text_model(
     rows = graph.op("Unsqueeze", "segments", graph.ints(0)) if encoder.positions == "relative" else None
     frame = write.relations(graph, heads, count, rows, None)
     outputs: list[onnx.ValueInfoProto] = []
+    left: list[str] = []  # with exits, the scores of the head and the depth at which the loop ended
     if is_loop(encoder):
         inputs.append(value_info("depth", INT64, []))
         graph.store("depth", np.array(len(encoder.plan), np.int64))
         if exits is not None:
-            inputs.append(value_info("confidence", FLOAT, []))
-            graph.store("confidence", np.array(NEVER, np.float32))
-        x, more = _loop(write, graph, x, frame, exits)
-        outputs += more
+            inputs += [value_info("confidence", FLOAT, []), value_info("patience", INT64, [])]
+            graph.store("confidence", np.array(NEVER["confidence"], np.float32))
+            graph.store("patience", np.array(NEVER["patience"], np.int64))
+        x, left = _loop(write, graph, x, frame, exits)
     else:
         for blocks in encoder.plan:
             x = write.layer(graph, x, blocks, frame)
@@ -245,6 +251,10 @@ def text_model(
         if head in names:
             logits = graph.op("Squeeze", write.head(graph, pooled, f"heads.{head}.linear"), graph.ints(0))
             give("logits", logits, [len(weights[f"heads.{head}.linear.weight"])])
+            if left:  # at the last depth the model's own head answers
+                last = graph.op("Equal", left[1], graph.index(len(encoder.plan)))
+                give("exit_logits", graph.op("Where", last, logits, left[0]), [len(config.heads.labels)])
+                outputs.append(value_info(graph.rename(left[1], "exit_depth"), INT64, []))
     if "order" in names:
         give("order", graph.op("Squeeze", write.head(graph, pooled, "heads.order.linear"), graph.ints(0)), [2])
     if "span" in names:
@@ -263,44 +273,38 @@ def text_model(
     return graph.model(inputs, outputs, "litebert")
 
 
-def _loop(
-    write: _Writer, graph: Graph, x: str, frame: _Frame, exits: ExitHeads | None
-) -> tuple[str, list[onnx.ValueInfoProto]]:
-    """The one block run ``depth`` times, or until an exit head's rule holds; the states and the further outputs."""
+def _loop(write: _Writer, graph: Graph, x: str, frame: _Frame, exits: ExitHeads | None) -> tuple[str, list[str]]:
+    """The one block run ``depth`` times, or until an exit rule holds: the states, and what the exits carry."""
     body, width = Graph(graph), write.encoder.width
-    states = value_info("x_in", FLOAT, ["N", width])
-    carried_in, carried_out, first, more = [states], [value_info("x_out", FLOAT, ["N", width])], [x], []
     body.rename(write.layer(body, "x_in", write.encoder.plan[0], frame), "x_out")
+    carried: list[tuple[str, int, list[str | int]]] = [("x", FLOAT, ["N", width])]
+    first = [x]
     if exits is None:
         body.rename("going_in", "going_out")
     else:
         labels = exits.bias.shape[1]
-        shapes: dict[str, tuple[int, list[str | int], Array]] = {
-            "exit_logits": (FLOAT, [labels], np.zeros(labels, np.float32)),
-            "exit_depth": (INT64, [], np.array(0, np.int64)),
-            "agreed": (INT64, [], np.array(0, np.int64)),
-        }
-        for name, (kind, shape, begin) in shapes.items():
-            carried_in.append(value_info(f"{name}_in", kind, shape))
-            carried_out.append(value_info(f"{name}_out", kind, shape))
-            first.append(graph.store(f"{name}_start", begin))
-        more = [value_info(name, kind, shape) for name, (kind, shape, _) in shapes.items() if name != "agreed"]
+        for name, kind, zero in (
+            ("exit_logits", FLOAT, np.zeros(labels, np.float32)),
+            ("exit_depth", INT64, np.array(0, np.int64)),
+            ("agreed", INT64, np.array(0, np.int64)),
+        ):
+            carried.append((name, kind, list(zero.shape)))
+            first.append(graph.store(f"{name}_start", zero))
         _exit_rule(body, write.encoder.pooled_token, exits)
     inner = helper.make_graph(
         body.nodes,
         "layer",
-        [value_info("round", INT64, []), value_info("going_in", BOOL, []), *carried_in],
-        [value_info("going_out", BOOL, []), *carried_out],
+        [value_info("round", INT64, []), value_info("going_in", BOOL, [])]
+        + [value_info(f"{name}_in", kind, shape) for name, kind, shape in carried],
+        [value_info("going_out", BOOL, [])] + [value_info(f"{name}_out", kind, shape) for name, kind, shape in carried],
     )
     start = graph.store("true", np.array(True))
     found = graph.ops("Loop", ["depth", start, *first], len(first), body=inner)
-    for name, value in zip([info.name for info in more], found[1:], strict=False):
-        graph.rename(value, name)
-    return found[0], more
+    return found[0], found[1:]
 
 
 def _exit_rule(body: Graph, pooled_token: str, exits: ExitHeads) -> None:
-    """Scores of this depth's head, and whether the loop goes on: not when they are confident or patient enough."""
+    """Scores of this depth's head, and whether the loop continues: until they are confident enough, or agree enough."""
     token = body.op("Gather", "x_out", body.index(0 if pooled_token == "first" else -1), axis=0)
     mean = body.op("ReduceMean", "x_out", body.ints(0), keepdims=0)
     features = body.op("Concat", token, mean, axis=0)
@@ -308,19 +312,30 @@ def _exit_rule(body: Graph, pooled_token: str, exits: ExitHeads) -> None:
     bias = body.op("Gather", body.store("exits.bias", exits.bias.astype(np.float32)), "round", axis=0)
     logits = body.rename(body.op("Add", body.op("MatMul", features, weight), bias), "exit_logits_out")
     body.rename(body.op("Add", "round", body.index(1)), "exit_depth_out")
-    if exits.patience:
-        now = body.op("ArgMax", logits, axis=0, keepdims=0)
-        before = body.op("ArgMax", "exit_logits_in", axis=0, keepdims=0)
-        same = body.op("And", body.op("Equal", now, before), body.op("Greater", "round", body.index(0)))
-        agreed = body.op("Add", body.op("Mul", body.op("Cast", same, to=INT64), "agreed_in"), body.index(1))
-        body.rename(agreed, "agreed_out")
-        enough = body.op("GreaterOrEqual", "agreed_out", body.index(exits.patience))
-        on = body.op("Less", "confidence", body.number(NEVER))  # as for the other rule, NEVER turns it off
-        body.rename(body.op("Not", body.op("And", enough, on)), "going_out")
-    else:
-        body.rename("agreed_in", "agreed_out")
-        surest = body.op("ReduceMax", body.op("Softmax", logits, axis=-1), keepdims=0)
-        body.rename(body.op("Less", surest, "confidence"), "going_out")
+    same, share = _answers(body, logits, exits)
+    same = body.op("And", same, body.op("Greater", "round", body.index(0)))
+    again = body.op("Mul", body.op("Cast", same, to=INT64), "agreed_in")
+    agreed = body.rename(body.op("Add", again, body.index(1)), "agreed_out")
+    enough = body.op("GreaterOrEqual", agreed, "patience")
+    if share:
+        enough = body.op("Or", enough, body.op("GreaterOrEqual", share, "confidence"))
+    body.rename(body.op("Not", enough), "going_out")
+
+
+def _answers(body: Graph, logits: str, exits: ExitHeads) -> tuple[str, str]:
+    """Whether two heads in a row give the same answer, and how confident this one is ("" for numbers)."""
+    before = "exit_logits_in"
+    if exits.kind == "regress":
+        apart = body.op("ReduceMax", body.op("Abs", body.op("Sub", logits, before)), keepdims=0)
+        return body.op("LessOrEqual", apart, body.number(exits.tolerance)), ""
+    if exits.kind == "multilabel":
+        zero = body.number(0)
+        both = [body.op("Cast", body.op("Greater", one, zero), to=INT64) for one in (logits, before)]
+        different = body.op("ReduceMax", body.op("Abs", body.op("Sub", *both)), keepdims=0)
+        least = body.op("ReduceMin", body.op("Sigmoid", body.op("Abs", logits)), keepdims=0)
+        return body.op("Equal", different, body.index(0)), least
+    both = [body.op("ArgMax", one, axis=0, keepdims=0) for one in (logits, before)]
+    return body.op("Equal", *both), body.op("ReduceMax", body.op("Softmax", logits, axis=-1), keepdims=0)
 
 
 def standard_model(config: NetworkConfig, weights: Weights, arithmetic: Arithmetic) -> onnx.ModelProto:

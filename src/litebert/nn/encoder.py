@@ -52,14 +52,14 @@ class Encoder(nn.Module):
         """
         x = self.embeddings(ids, layout, segments)
         x = x.detach() if fixed_embeddings else x
-        return self._states(x, layout, self._relations(layout, segments, x.dtype), self._check_depth(depth), False)[-1]
+        return self._states(x, layout, self.relations(layout, segments, x.dtype), self._check_depth(depth), False)[-1]
 
     def states(
         self, ids: Tensor, layout: Layout, segments: Tensor | None = None, *, depth: int | None = None
     ) -> list[Tensor]:
         """The states (T, H) at every depth, the embeddings first."""
         x = self.embeddings(ids, layout, segments)
-        return self._states(x, layout, self._relations(layout, segments, x.dtype), self._check_depth(depth), True)
+        return self._states(x, layout, self.relations(layout, segments, x.dtype), self._check_depth(depth), True)
 
     def two_streams(
         self, ids: Tensor, layout: Layout, ranks: Tensor, segments: Tensor | None = None, *, depth: int | None = None
@@ -73,7 +73,7 @@ class Encoder(nn.Module):
         if self.embeddings.mask is None:
             raise InputError(f"two-stream attention needs relative positions; this is a {self.config.family} model")
         query = self.embeddings.mask.to(content.dtype).expand_as(content)
-        relations = self._relations(layout, segments, content.dtype)
+        relations = self.relations(layout, segments, content.dtype)
         assert relations is not None
         rows = pad(ranks, layout)
         up_to_own = relations.seeing(rows[:, None, :] <= rows[:, :, None])
@@ -108,10 +108,16 @@ class Encoder(nn.Module):
             states = [*states, x] if every else [x]
         return states
 
-    def _relations(self, layout: Layout, segments: Tensor | None, dtype: torch.dtype) -> Relations | None:
+    def relations(self, layout: Layout, segments: Tensor | None, dtype: torch.dtype) -> Relations | None:
+        """How the tokens of a batch stand to each other, where positions are relative; else None."""
         if self.config.positions == "absolute":
             return None
         return Relations.of(layout, self.config.width, dtype, segments)
+
+    def layer(self, depth: int, x: Tensor, layout: Layout, relations: Relations | None = None) -> Tensor:
+        """The states (T, H) after one more layer, the one of this depth, counted from 1."""
+        attention, feed_forward = self.plan[depth - 1]
+        return _layer(self.attention[attention], self.feed_forward[feed_forward], x, layout, relations)
 
     def _check_depth(self, depth: int | None) -> int:
         if depth is None:

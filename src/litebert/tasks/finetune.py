@@ -444,7 +444,8 @@ def _write_run(settings: FinetuneSettings, prepared: Prepared) -> None:
     }
     verb = "finetune"
     if prepared.teaching is not None:
-        verb, parents = "distill", [*parents, *prepared.teaching.parents()]
+        teachers = prepared.teaching.parents()
+        verb, parents = "distill" if teachers else verb, [*parents, *teachers]
         asked["teaching"] = prepared.teaching.facts()
     write_run(settings.out, verb, asked, parents=parents, status="running")
 
