@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from litebert.runs import RunInfo
     from litebert.shrinking.model import DropReport
     from litebert.shrinking.search import TaskReport
-    from litebert.tasks.evaluate import Evaluation
     from litebert.tasks.examples import TaskData
+    from litebert.tasks.score import Evaluation
     from litebert.text.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
@@ -816,7 +816,7 @@ def evaluate(
     if predictions is not None:
         if depths:
             raise InputError("depths needs a model; a file of predictions has only one depth")
-        from litebert.tasks.evaluate import evaluate_file
+        from litebert.tasks.score import evaluate_file
         from litebert.tasks.sources import read_task
 
         read = read_task(task, data, text=text, label=label, kind=kind, from_hub=from_hub, whole=True)

@@ -26,12 +26,12 @@ from litebert.nn.config import EncoderConfig
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
 from litebert.pooling import SentenceSettings, check_pooling, pool, read_sentence_settings
-from litebert.tasks.batches import token_batches
 from litebert.tasks.columns import Names
-from litebert.tasks.evaluate import Evaluation, evaluate_model, in_order_of
+from litebert.tasks.encoding import token_batches
 from litebert.tasks.examples import Item, ItemPrediction, Prediction, TaskSpec
 from litebert.tasks.kinds import KINDS
 from litebert.tasks.predicting import TASK_FILE, Predictor, check_fits, find_spec, spec_of_heads
+from litebert.tasks.score import Evaluation, evaluate_model, in_order_of
 from litebert.tasks.sources import read_task
 from litebert.terminal import ProgressBar
 from litebert.text.tokenizer import Encoded, Tokenizer

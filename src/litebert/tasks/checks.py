@@ -9,9 +9,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from litebert.tasks.examples import Example, Item, Question, TaskData
+from litebert.tasks.examples import Example, Item, Question, TaskData, text_key
 from litebert.tasks.kinds import KINDS
-from litebert.tasks.splits import text_key
 
 UNEVEN = 0.8  # a share of the rows above which one class makes accuracy say little
 FEW = 10  # fewer examples of a class than this are hard to learn from

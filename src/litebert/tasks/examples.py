@@ -5,6 +5,7 @@ Readers make these, kinds and scorers take them, and none of them knows from whi
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Literal
@@ -70,10 +71,18 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """A stretch of a passage, and the character it starts at."""
+    """A stretch of a passage, and the character it starts at, or -1."""
 
     text: str
     start: int
+
+    @classmethod
+    def located(cls, passage: str, text: str, start: int) -> "Answer":
+        """The answer where its text really is: at ``start``, or at the nearest place that has it, or nowhere (-1)."""
+        if not text or start < 0 or passage[start : start + len(text)] != text:
+            places = [match.start() for match in re.finditer(f"(?={re.escape(text)})", passage)] if text else []
+            start = min(places, key=lambda place: abs(place - start), default=-1)
+        return cls(text=text, start=start)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +115,11 @@ class Question:
 Item = Example | Choice | Question
 
 
+def text_key(item: Item) -> tuple[str, ...]:
+    """The text of an item without differences of case and space: equal for duplicates."""
+    return tuple(" ".join(text.casefold().split()) for text in item.texts)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TaskData:
     """A task as read: its splits, labels and metrics, of which the first is the one to optimise."""
@@ -119,8 +133,8 @@ class TaskData:
     test: Mapping[str, tuple[Item, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     has_null: bool = False  # a span task where some questions have no answer, as in SQuAD 2.0
-    text: tuple[str, ...] = ()  # columns of a person's own file as --text names them: one part or two, joined by +
-    label: str = ""  # and its label column (several: parted by commas) as --label does
+    text: tuple[str, ...] = ()  # columns of a person's own file, as ``text`` names them: one part or two, joined by +
+    label: str = ""  # and its label column, as ``label`` names it; several are separated by commas
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,8 +34,8 @@ from litebert.runs import (
     write_atomically,
     write_run,
 )
-from litebert.tasks.batches import TaskBatches
 from litebert.tasks.collapse import PROBED, CollapseWatch
+from litebert.tasks.encoding import TaskBatches
 from litebert.tasks.examples import Item, ItemPrediction, TaskData
 from litebert.tasks.kinds import KINDS
 from litebert.tasks.metrics import IN_UNITS

@@ -15,8 +15,7 @@ from litebert.checkpoints.folder import load_model, model_folder
 from litebert.config import build
 from litebert.errors import InputError
 from litebert.nn.network import Network, NetworkConfig
-from litebert.tasks.batches import gather, token_batches
-from litebert.tasks.encoding import Inputs, Integers
+from litebert.tasks.encoding import Inputs, Integers, gather, token_batches
 from litebert.tasks.examples import Item, ItemPrediction, TaskData, TaskSpec
 from litebert.tasks.kinds import KINDS, HeadScores, TaskKind
 from litebert.tasks.kinds.base import Floats

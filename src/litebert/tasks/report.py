@@ -6,10 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from litebert.report import BLUE, Item, Note, Plot, Report, Section, Table, notes
-from litebert.tasks.evaluate import TOGETHER, Evaluation
 from litebert.tasks.kinds import KINDS
 from litebert.tasks.metrics import IN_UNITS
-from litebert.tasks.score import Hard, Scores
+from litebert.tasks.score import TOGETHER, Evaluation, Hard, Scores
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

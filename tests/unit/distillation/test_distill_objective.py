@@ -9,8 +9,7 @@ from litebert.distillation.settings import DistillSettings
 from litebert.nn.config import family_config
 from litebert.nn.layout import Layout
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
-from litebert.tasks.batches import TaskBatches
-from litebert.tasks.encoding import NONE_REAL, NONE_WHOLE, Inputs, Targets
+from litebert.tasks.encoding import NONE_REAL, NONE_WHOLE, Inputs, Targets, TaskBatches
 from litebert.tasks.objective import TaskObjective
 from litebert.train import precision
 
