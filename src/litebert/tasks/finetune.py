@@ -14,9 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from litebert.checkpoints.folder import save_model
 from litebert.config import changed, current_name, flat
@@ -34,15 +32,13 @@ from litebert.runs import (
     write_atomically,
     write_run,
 )
-from litebert.tasks.collapse import PROBED, CollapseWatch
+from litebert.tasks.callbacks import PROBED, BestCheckpoint, CollapseGuard
 from litebert.tasks.encoding import TaskBatches
-from litebert.tasks.examples import Item, ItemPrediction, TaskData
+from litebert.tasks.examples import TaskData
 from litebert.tasks.kinds import KINDS
-from litebert.tasks.metrics import IN_UNITS
 from litebert.tasks.objective import ANSWERABLE_WEIGHT, TaskObjective
 from litebert.tasks.predicting import BUDGET, TASK_FILE, Predictor
 from litebert.tasks.prepare import (
-    DevPart,
     FinetuneSettings,
     Prepared,
     evenly_spaced,
@@ -52,11 +48,10 @@ from litebert.tasks.prepare import (
     task_heads,
 )
 from litebert.tasks.recipes import FinetuneRecipe
-from litebert.tasks.score import compute_metrics
 from litebert.train.callbacks import Callback, DivergenceGuard, SaveStates
 from litebert.train.console import ConsoleLine
 from litebert.train.metrics import MetricsFile, RunRecord
-from litebert.train.objective import Objective, Stage, SumsOf
+from litebert.train.objective import Stage
 from litebert.train.parallel import Ranks
 from litebert.train.plot import Plot
 from litebert.train.precision import default_precision, training_precision
@@ -69,7 +64,6 @@ log = logging.getLogger(__name__)
 
 NEXT_SEED = 1000  # added to the seed after a collapse
 FORWARD_SHARE = 2  # tokens of a training pass as a multiple of those of a prediction pass
-SMALLEST = 1e-12  # of a probability, before its logarithm is taken
 SUMMARY = "seeds.json"
 
 
@@ -143,135 +137,6 @@ def _attempts(settings: FinetuneSettings, prepared: Prepared, callbacks: Sequenc
     return attempt.finish(verdict, tuple(failed), time.monotonic() - begun)
 
 
-class CollapseGuard(Callback):
-    """Ends an attempt that has collapsed, or, if it is the ``last`` one, only logs it."""
-
-    name = "collapse"
-
-    def __init__(self, watch: CollapseWatch, last: bool, level: int) -> None:
-        self.watch, self.last, self.level = watch, last, level
-
-    def on_start(self, trainer: Trainer) -> None:
-        self.watch.begin()
-
-    def on_figures(self, trainer: Trainer, step: int, figures: Mapping[str, float]) -> None:
-        verdict = self.watch.observe(step, figures["task_loss"])
-        if verdict and self.last:
-            log.log(self.level, "%s; there are no restarts left, so training continues", verdict)
-        elif verdict:
-            trainer.stop(verdict)
-
-    def state_dict(self) -> dict[str, Any]:
-        return self.watch.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.watch.load_state_dict(dict(state))
-
-
-class BestCheckpoint(Callback):
-    """Scores ``predictor`` on dev and remembers the best weights.
-
-    After ``patience`` scores without a better one the run ends; 0: never.
-    """
-
-    name = "keeper"  # as in states of version 0.1.0
-
-    def __init__(
-        self,
-        predictor: Predictor,
-        data: TaskData,
-        parts: Sequence[DevPart],
-        *,
-        patience: int = 0,
-        level: int = logging.INFO,
-    ) -> None:
-        self.predictor, self.data, self.parts, self.patience = predictor, data, list(parts), patience
-        self.level = level  # of messages
-        self.best: float | None = None
-        self.best_step = 0
-        self.figures: dict[str, float] = {}  # of the best
-        self.note = predictor.note  # as it was for the best
-        self.weights: dict[str, Tensor] | None = None
-        self._since = 0
-
-    def evaluate(self, _sums: SumsOf, _objective: Objective) -> dict[str, float]:
-        """Dev figures of the network in training."""
-        return self.measure()[0]
-
-    def on_score(self, trainer: Trainer, figures: Mapping[str, float]) -> None:
-        value = self.main(figures)
-        if self.best is None or value > self.best:
-            self.best, self.best_step, self.figures = value, trainer.state.step, dict(figures)
-            self.note, self._since = self.predictor.note, 0
-            self.weights = {name: tensor.detach().clone() for name, tensor in trainer.network.state_dict().items()}
-        else:
-            self._since += 1
-            if self.patience and self._since >= self.patience:
-                trainer.stop(f"dev {self.data.metrics[0]} has not risen for {self._since} scores")
-                log.log(self.level, "%s", trainer.stop_reason)
-
-    def measure(self) -> tuple[dict[str, float], Any]:
-        """The figures of every part, and the note with the threshold that gives them."""
-        found: dict[str, float] = {}
-        losses = []
-        for part in self.parts:
-            predictions = self._predictions(part)
-            metrics = compute_metrics(self.data, part.items, predictions)
-            prefix = f"{part.name}_" if len(self.parts) > 1 else ""
-            found |= {f"{prefix}{name}": value for name, value in metrics.items()}
-            losses.append(dev_loss(self.data, part.items, predictions))
-        if losses and all(math.isfinite(loss) for loss in losses):
-            found = {"loss": float(np.mean(losses)), **found}
-        return found, self.predictor.note
-
-    def _predictions(self, part: DevPart) -> list[ItemPrediction]:
-        """Predictions; where there may be no answer, with the threshold that is best for this part."""
-        scores = self.predictor.scores(part.inputs)
-        kind = KINDS[self.data.kind]
-        self.predictor.note = kind.fitted(self.predictor.note, part.items, part.inputs, scores)
-        return kind.decode(part.items, part.inputs, scores, self.predictor.note)
-
-    def main(self, figures: Mapping[str, float]) -> float:
-        """What is optimised: the first metric, the mean of it over the parts."""
-        name = self.data.metrics[0]
-        prefixes = [f"{part.name}_" for part in self.parts] if len(self.parts) > 1 else [""]
-        mean = float(np.mean([figures[prefix + name] for prefix in prefixes]))
-        return -mean if name in IN_UNITS else mean
-
-    def put_back(self, network: Network) -> None:
-        """The best weights back into the network."""
-        if self.weights is not None:
-            with torch.no_grad():
-                for name, tensor in network.state_dict().items():
-                    tensor.copy_(self.weights[name])
-            self.predictor.note = self.note
-
-    def state_dict(self) -> dict[str, Any]:
-        weights = None if self.weights is None else {name: tensor.cpu() for name, tensor in self.weights.items()}
-        return {
-            "best": self.best,
-            "best_step": self.best_step,
-            "figures": self.figures,
-            "null_threshold": self.note.null_threshold,
-            "since": self._since,
-            "weights": weights,
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.best, self.best_step, self.figures = state["best"], state["best_step"], dict(state["figures"])
-        self.note = replace(self.note, null_threshold=state["null_threshold"])
-        self._since = state["since"]
-        device = self.predictor.device
-        weights = state["weights"]
-        self.weights = None if weights is None else {name: tensor.to(device) for name, tensor in weights.items()}
-
-
-def dev_loss(data: TaskData, items: Sequence[Item], found: Sequence[ItemPrediction]) -> float:
-    """The mean loss of predictions where their probabilities tell it; NaN for spans and several labels."""
-    losses = [KINDS[data.kind].item_loss(item, one) for item, one in zip(items, found, strict=True)]
-    return float(np.mean(losses)) if losses else math.nan
-
-
 class _Attempt:
     """One training of the model, from one seed at one rate; ``last``: a collapse does not end it."""
 
@@ -300,13 +165,14 @@ class _Attempt:
         self.best = BestCheckpoint(predictor, data, parts, patience=recipe.patience, level=level)
         assert recipe.steps is not None
         kind = KINDS[data.kind]
-        probed = kind.encode(evenly_spaced(prepared.train, PROBED), prepared.tokenizer, prepared.note.encoding())
-        self.collapse = CollapseWatch(
+        self.collapse = CollapseGuard(
             predictor,
-            probed,
+            kind.encode(evenly_spaced(prepared.train, PROBED), prepared.tokenizer, prepared.note.encoding()),
             chance=kind.chance_loss(prepared.train, prepared.inputs, len(data.labels)),
             steps=recipe.steps,
             warmup=recipe.schedule.warmup,
+            last=last,
+            level=level,
         )
         own = TaskObjective(data.kind, prepared.inputs.longest, options=batches.options, answerable=heads.answerable)
         stage = Stage("train", 0.0, batches, own, weights={"answerable": ANSWERABLE_WEIGHT})
@@ -322,15 +188,15 @@ class _Attempt:
             ends=False,
             read_facts=_current_facts,
         )
-        run, reporting = settings.out, list[Callback]()
+        run = settings.out
+        watching = [self.saver, DivergenceGuard(self.saver, rollbacks=1), self.best, self.collapse]
         if settings.watched:
-            reporting = [MetricsFile(run), ConsoleLine(), RunRecord(run), Plot(run)]
-        guards = [DivergenceGuard(self.saver, rollbacks=1), self.best, CollapseGuard(self.collapse, last, level)]
+            watching += [MetricsFile(run), ConsoleLine(), RunRecord(run), Plot(run)]
         self.trainer = Trainer(
             self.network,
             [stage],
             train,
-            [self.saver, *guards, *reporting, *callbacks],
+            [*watching, *callbacks],
             ranks=Ranks.alone(device),
             evaluate=self.best.evaluate,
         )
@@ -399,8 +265,8 @@ class _Attempt:
             best.put_back(self.network)
             if any(part.items != whole.items for part, whole in zip(best.parts, prepared.dev, strict=True)):
                 best.parts = list(prepared.dev)
-                figures, best.note = best.measure()
-                score = best.main(figures)
+                figures = best.measure()
+                best.note, score = best.predictor.note, best.main(figures)
             save_model(
                 settings.out / MODEL_FOLDER,
                 self.network,

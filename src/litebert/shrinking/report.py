@@ -1,5 +1,6 @@
 """What a search for a task found, as a report: before and after side by side, and all that was tried."""
 
+import dataclasses
 import statistics
 from collections.abc import Sequence
 from functools import partial
@@ -78,7 +79,7 @@ def found_report(report: TaskReport) -> Report:
     return Report(
         title=f"The layers of {report.model} that {report.task} can spare",
         sections=[found, Section(title="All that was tried", items=[Table(rows=_tried(report), left=(0, 2, 6))])],
-        data=report.as_plain(),
+        data=dataclasses.asdict(report),
     )
 
 
