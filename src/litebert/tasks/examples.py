@@ -54,18 +54,15 @@ class Choice:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Everything that is read of it, its target left out."""
         return self.passage, self.question, *self.options
 
     @property
     def readable(self) -> str:
-        """The item for a person to read."""
         options = "  ".join(f"({letter}) {text}" for letter, text in zip(LETTERS, self.options, strict=False))
         return "\n".join(text for text in (self.question, options, self.passage) if text)
 
     @property
     def has_target(self) -> bool:
-        """Whether its target is known."""
         return self.target is not None
 
 
@@ -98,17 +95,14 @@ class Question:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Everything that is read of it, its answers left out."""
         return self.passage, self.question
 
     @property
     def readable(self) -> str:
-        """The item for a person to read."""
         return f"{self.question}\n{self.passage}"
 
     @property
     def has_target(self) -> bool:
-        """Whether its answer is known."""
         return bool(self.answers) or self.impossible
 
 

@@ -96,7 +96,7 @@ def finetune(
         if not settings.resume:
             _write_run(settings, prepared)
         for sentence in prepared.notes:
-            log.log(_level(settings), "%s", sentence)
+            log.log(settings.level, "%s", sentence)
         return _attempts(settings, prepared, callbacks)
 
 
@@ -106,10 +106,6 @@ def check_folder(out: Path, resume: bool) -> None:
     note = read_run(out) if resume else None
     if note is not None and note.status == "finished" and (out / MODEL_FOLDER).is_dir():
         raise InputError(f"the run in {out} is finished, its model is in {out / MODEL_FOLDER}; name another folder")
-
-
-def _level(settings: FinetuneSettings) -> int:
-    return logging.INFO if settings.watched else logging.DEBUG
 
 
 def _attempts(settings: FinetuneSettings, prepared: Prepared, callbacks: Sequence[Callback]) -> FinetuneResult:
@@ -131,7 +127,7 @@ def _attempts(settings: FinetuneSettings, prepared: Prepared, callbacks: Sequenc
             break
         failed.append({"seed": seed, "rate": rate, "step": attempt.trainer.state.step, "verdict": verdict})
         text = f"{verdict}; starting again with seed {seed + NEXT_SEED} and {recipe.restart_factor:g} times the rate"
-        log.log(_level(settings), "%s", text)
+        log.log(settings.level, "%s", text)
         shutil.rmtree(settings.out / CHECKPOINTS, ignore_errors=True)
         update_run(settings.out, result={"attempts": failed})
     return attempt.finish(verdict, tuple(failed), time.monotonic() - begun)
@@ -150,7 +146,7 @@ class _Attempt:
         last: bool,
     ) -> None:
         self.settings, self.prepared, self.seed = settings, prepared, seed
-        recipe, data, level = prepared.recipe, prepared.data, _level(settings)
+        recipe, data, level = prepared.recipe, prepared.data, settings.level
         device = torch.device(settings.device)
         scoring = settings.precision or default_precision(device)  # as `litebert evaluate` scores
         precision = settings.precision or training_precision(device, prepared.source.network.config.encoder.width)
@@ -202,8 +198,13 @@ class _Attempt:
         )
 
     def _train_settings(self, device: torch.device, precision: Precision) -> tuple[TaskBatches, TrainSettings]:
-        settings, prepared, recipe = self.settings, self.prepared, self.prepared.recipe
-        assert recipe.steps is not None
+        settings, prepared, recipe, steps = (
+            self.settings,
+            self.prepared,
+            self.prepared.recipe,
+            self.prepared.recipe.steps,
+        )
+        assert steps is not None
         batch = min(recipe.batch, len(prepared.targets))
         expected = batch * len(prepared.inputs.ids) / len(prepared.targets)
         room = FORWARD_SHARE * BUDGET[device.type]
@@ -220,7 +221,7 @@ class _Attempt:
             choosing=KINDS[prepared.data.kind].chooses,
         )
         return batches, TrainSettings(
-            bound=Bound(steps=recipe.steps, seconds=settings.budget),
+            bound=Bound(steps=steps, seconds=settings.budget),
             optimiser=recipe.optimiser,
             schedule=recipe.schedule,
             batch_tokens=((0.0, batches.passes),),  # counted in forward passes
@@ -229,8 +230,9 @@ class _Attempt:
             compiled=settings.compiled,
             cuda_graphs=cuda_graphs,
             seed=self.seed,
-            score_steps=_score_steps(recipe, batches.steps),
-            log_every=min(50, max(1, recipe.steps // 40)),
+            # An epoch or less; one score is one at the end.
+            score_steps=steps if recipe.scores == 1 else max(1, min(batches.steps, -(-steps // recipe.scores))),
+            log_every=min(50, max(1, steps // 40)),
         )
 
     def run(self, resume: bool) -> str:
@@ -287,12 +289,6 @@ def _current_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Facts of a state with the recipe's fields under their names of today."""
     recipe = {current_name(FinetuneRecipe, name, value): value for name, value in facts["recipe"].items()}
     return {**facts, "recipe": recipe}
-
-
-def _score_steps(recipe: FinetuneRecipe, epoch: int) -> int:
-    """Steps between scores: an epoch or less; one score is one at the end."""
-    assert recipe.steps is not None
-    return recipe.steps if recipe.scores == 1 else max(1, min(epoch, -(-recipe.steps // recipe.scores)))
 
 
 def _write_run(settings: FinetuneSettings, prepared: Prepared) -> None:
@@ -354,7 +350,7 @@ def finetune_seeds(settings: FinetuneSettings, data: TaskData, seeds: int) -> tu
             seed = settings.seed + number
             results.append(_one_seed(settings, data, prepared, seed))
             if results[-1].status == "stopped":
-                raise InputError(f"stopped at seed {seed}; the same command with --resume continues")
+                raise InputError(f"stopped at seed {seed}; the same command with resume continues")
             log.info("seed %d: %s %.4f", seed, data.metrics[0], results[-1].score)
         found = _summary(data.metrics[0], results, settings.seed)
         _keep_best(settings.out, found)

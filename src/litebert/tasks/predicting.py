@@ -38,7 +38,6 @@ class Predictor:
     note: TaskSpec
     device: torch.device
     depth: int | None = None
-    budget: int = 0
     precision: Precision = "fp32"
 
     @property
@@ -51,7 +50,8 @@ class Predictor:
         for first in range(0, len(items), CHUNK):
             some = items[first : first + CHUNK]
             inputs = self.kind.encode(some, self.tokenizer, self.note.encoding())
-            found += self.predict_encoded(some, inputs, _counted(progress, len(found), len(some)))
+            before = len(found)
+            found += self.predict_encoded(some, inputs, lambda share: progress(before + int(share * len(some))))  # noqa: B023
         return found
 
     def predict_encoded(
@@ -65,7 +65,7 @@ class Predictor:
     def scores(self, inputs: Inputs, progress: Callable[[float], None] = lambda _: None) -> HeadScores:
         """What the head gives for every input; ``progress`` gets the share of them that is done."""
         found = {name: np.zeros(0, np.float32) for name in ("scores", "ends", "answerable")}
-        done, budget = 0, self.budget or BUDGET.get(self.device.type, BUDGET["cpu"])
+        done, budget = 0, BUDGET.get(self.device.type, BUDGET["cpu"])
         with torch.no_grad(), _evaluating(self.network), cast(self.precision, self.device):
             for rows in token_batches(inputs.lengths, budget):
                 progress(done / len(inputs))
@@ -103,11 +103,6 @@ def _evaluating(network: Network) -> Iterator[None]:
     finally:
         if was_training:
             network.train()
-
-
-def _counted(progress: Callable[[int], None], before: int, items: int) -> Callable[[float], None]:
-    """Turns the share of some items that is done into the number done with those before them."""
-    return lambda share: progress(before + int(share * items))
 
 
 def load_predictor(folder: Path | str, *, device: str = "auto", depth: int | None = None) -> Predictor:

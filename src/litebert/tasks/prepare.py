@@ -4,6 +4,7 @@ And how a run begins: with the encoder of a pretrained model and a new head for 
 """
 
 import hashlib
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,6 +47,11 @@ class FinetuneSettings:
     save_seconds: float = 300.0
     save_steps: int | None = None
     watched: bool = True  # figures on screen and in files, messages at the level of information
+
+    @property
+    def level(self) -> int:
+        """The level of messages."""
+        return logging.INFO if self.watched else logging.DEBUG
 
 
 @dataclass(frozen=True)

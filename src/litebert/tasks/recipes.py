@@ -83,7 +83,7 @@ def read_finetune_recipe(
     if settings == "paper":
         name = SHARED.get(task, task)
         if name not in names:
-            raise InputError(f"the paper has no settings for {task}; it has some for {', '.join(names)} (--settings)")
+            raise InputError(f"the paper has no recipe for {task}; use budget, or a task of {', '.join(names)}")
     else:
         name = kind if kind in names else "any"
     asked = nested(FinetuneRecipe, parse_overrides(overrides), notice=True)

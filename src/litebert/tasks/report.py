@@ -94,7 +94,10 @@ def _confusion(scores: Scores) -> list[Item]:
             ),
             reverse=True,
         )[:MOST_CONFUSIONS]
-        rows = [["true label", "predicted", "items"], *([true, said, f"{count:,}"] for count, true, said in worst)]
+        rows = [
+            ["true label", "predicted", "items"],
+            *([true, predicted, f"{count:,}"] for count, true, predicted in worst),
+        ]
         return [Table(rows=rows, left=(0, 1))]
     body = [
         [name, *(f"{count:,}" if count else "·" for count in counts)]
