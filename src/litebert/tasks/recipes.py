@@ -118,14 +118,8 @@ def settled(
         if warmup < RISKY_WARMUP:
             notes.append(f"a model of this shape needs a warm-up: {RISKY_WARMUP:.0%} of the run")
             warmup = RISKY_WARMUP
-    settings = {
-        "optimiser.rate": rate,
-        "schedule.warmup": warmup,
-        "warmup_steps": None,
-        "length": length,
-        "steps": steps,
-    }
-    return changed(recipe, settings), notes
+    settings = {"optimiser.rate": rate, "schedule.warmup": warmup, "warmup_steps": None}
+    return changed(recipe, {**settings, "length": length, "steps": steps}), notes
 
 
 def known_to_fail(encoder: EncoderConfig) -> bool:
