@@ -184,7 +184,7 @@ def _sample_rows(lines: Sequence[str], separator: str, quoted: bool) -> list[lis
         else:
             rows.extend(line.rstrip("\r\n").split(separator) for line in lines)
     except csv.Error:
-        pass  # reading it will say where
+        pass  # reading the file raises an error with the line
     return rows[:-1] if len(lines) == SAMPLE else rows
 
 

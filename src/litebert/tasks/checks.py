@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from litebert.tasks.examples import Example, Item, Question, TaskData, text_key
 from litebert.tasks.kinds import KINDS
 
-UNEVEN = 0.8  # a share of the rows above which one class makes accuracy say little
+UNEVEN = 0.8  # a share of the rows above which one class makes accuracy uninformative
 FEW = 10  # fewer examples of a class than this are hard to learn from
 LONG_CHARACTERS = 100_000
 PIECES_PER_WORD = 1.3

@@ -17,7 +17,7 @@ from litebert.tasks.examples import Kind
 Names = str | Sequence[str] | None  # columns as a person names them: "a", "a,b", "a+b", ["a", "b"]
 
 KEYS = ("id", "key", "idx", "index", "guid", "uid", "qid", "q_id")
-# Names of label columns, from those that say it best; several of one line are equally good.
+# Names of label columns, the clearest first; names on one line are equally good.
 LABELS = (
     ("label",),
     ("labels",),
@@ -68,7 +68,7 @@ class Columns:
         return tuple("+".join(part) for part in self.texts)
 
     def describe(self) -> str:
-        """What is taken from where, for a person."""
+        """Which columns are read, in a sentence."""
         parts = [f"text from {' and '.join(self.text_parts)}"]
         if self.options:
             parts.append(f"options from {', '.join(self.options)}")
@@ -197,7 +197,7 @@ def _named_texts(table: Table, text: Names) -> tuple[tuple[str, ...], ...]:
 
 
 def _split_names(table: Table, names: Names) -> list[str]:
-    """Names one by one; a comma parts them in a string, unless it belongs to the name of a column."""
+    """Names one by one; in a string they are separated by commas, unless it belongs to the name of a column."""
     if isinstance(names, str) and names:
         names = [names] if _named(table, (names,)) else names.split(",")
     return [str(name).strip() for name in names or ()]

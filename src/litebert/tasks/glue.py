@@ -1,7 +1,7 @@
 """The nine GLUE tasks and the AX diagnostic, from the official folders of TSV files or from the Hub.
 
-Official files have no quoting: a tab parts cells, a line feed parts rows, and a quotation mark is only text. Columns
-are found by their names, because test files have others than train files; only CoLA has files without a header.
+Official files have no quoting: tabs separate cells, line feeds separate rows, and a quotation mark is only text.
+Columns are found by their names, because test files have others than train files; only CoLA has files without a header.
 """
 
 import math

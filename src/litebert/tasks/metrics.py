@@ -120,7 +120,7 @@ def normalise(text: str) -> str:
 
 def score_answer(question: Question, found: str) -> AnswerScore:
     """Exact match and F1 of ``found`` against the right answer closest to it; empty is right where there is none."""
-    # Answers of which normalisation leaves nothing do not count (SQuAD 2.0's evaluator), lest silence be right.
+    # Answers of which normalisation leaves nothing do not count (SQuAD 2.0's evaluator), or no answer would be right.
     answers = [answer.text for answer in question.answers if normalise(answer.text)]
     if question.impossible or not answers:
         answers = [""]

@@ -194,7 +194,7 @@ def evaluate_file(data: TaskData, path: Path, *, split: str | None = None) -> Ev
     keys = [item.key for items in parts.values() for item in items]
     if len(set(keys)) < len(keys):
         names = " or ".join(parts)
-        raise InputError(f"the keys of {names} are the same, so say of which {path} is with split={names}")
+        raise InputError(f"the keys of {names} are the same; choose the one that {path} is for with split={names}")
     found = {part: read_predictions(path, data, items) for part, items in parts.items()}
     return _evaluation(data, str(path), parts, found, ())
 
@@ -327,7 +327,7 @@ def _matched(items: Sequence[Item], predictions: Sequence[ItemPrediction], part:
 
 
 def _by_length(items: Sequence[Item], each: Sequence[float]) -> tuple[LengthScore, ...]:
-    """Groups of about the same number of items, equal lengths never parted."""
+    """Groups of about the same number of items, equal lengths never separated."""
     lengths = [num_characters(item) for item in items]
     order = sorted(range(len(items)), key=lambda index: lengths[index])
     groups: list[list[int]] = [[]]

@@ -1,4 +1,4 @@
-"""The one entrance for tasks: by name and folder, through the Hub, or from a person's own files or data in memory.
+"""Reading tasks: by name and folder, through the Hub, or from own files or data in memory.
 
 Whatever they come from, rows get the same form, so that nothing later knows the difference.
 """
@@ -76,7 +76,7 @@ def read_task(
 
 
 def known_kind(word: str | None) -> Kind | None:
-    """A kind of task as a person names it."""
+    """A kind of task by its name."""
     for kind in get_args(Kind):
         if word == kind:
             return kind

@@ -187,7 +187,7 @@ def test_parts_are_scored_apart_and_together(tmp_path):
         ("two", 1.0),
         ("together", 0.5),
     ]
-    with pytest.raises(InputError, match=r"say of which .* is with split=one or two"):
+    with pytest.raises(InputError, match=r"choose the one that .* is for with split=one or two"):
         evaluate_file(parts_of_two(keys_differ=False), path)
 
 

@@ -70,7 +70,7 @@ class TaskKind(ABC):
     head: ClassVar[Literal["classify", "choice", "span"]] = "classify"
     problem: ClassVar[str] = ""  # ``problem_type`` in transformers' words
     metrics: ClassVar[Metrics] = {}
-    default_metrics: ClassVar[tuple[str, ...]]  # of a person's own data, the one to optimise first
+    default_metrics: ClassVar[tuple[str, ...]]  # of own data, the one to optimise first
     item_measure: ClassVar[str]  # what ``item_score`` is
     in_units: ClassVar[bool] = False  # whether ``item_score`` is an error in units of the target, not a share
     has_classes: ClassVar[bool] = False  # whether labels are a fixed set of names
@@ -212,7 +212,7 @@ class TaskKind(ABC):
 
     @abstractmethod
     def item_of(self, row: Any, key: str, spec: TaskSpec) -> Item:
-        """An item to predict from what a person gave: a text, a pair, or a row of named texts."""
+        """An item to predict from what a user gave: a text, a pair, or a row of named texts."""
 
     @abstractmethod
     def item_of_row(self, row: TableRow, columns: Columns, known: Mapping[str, int], *, labelled: bool) -> Item:
