@@ -204,7 +204,7 @@ class TaskKind(ABC):
 
     def probability_names(self, spec: TaskSpec) -> tuple[str, ...]:
         """What the probabilities of a prediction are of; empty where they have no names."""
-        return ()
+        return spec.labels if self.has_classes else ()
 
     @abstractmethod
     def present(self, item: Any, found: ItemPrediction, spec: TaskSpec) -> Prediction:
@@ -298,6 +298,14 @@ def softmax(row: Floats) -> npt.NDArray[np.float64]:
 def most_likely(key: str, shares: npt.NDArray[Any]) -> ItemPrediction:
     """The prediction of the likeliest of some classes or options."""
     return ItemPrediction(key=key, label=int(shares.argmax()), probabilities=tuple(map(float, shares)))
+
+
+def present_chosen(names: Sequence[str], found: ItemPrediction) -> Prediction:
+    """The prediction of one of some classes or options, by their names."""
+    index, shares = cast(int, found.label), found.probabilities
+    return Prediction(
+        label=names[index], probability=shares[index], probabilities=dict(zip(names, shares, strict=True))
+    )
 
 
 def entropy(shares: Iterable[float]) -> float:

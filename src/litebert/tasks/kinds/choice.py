@@ -13,7 +13,17 @@ from litebert.tasks.columns import OPTION_LISTS, PASSAGES, QUESTIONS, Columns, T
 from litebert.tasks.encoding import Inputs
 from litebert.tasks.examples import LETTERS, EncodingSettings, Item, ItemPrediction, Prediction, TaskSpec
 from litebert.tasks.examples import Choice as ChoiceItem
-from litebert.tasks.kinds.base import HeadScores, Metrics, Row, TaskKind, most_likely, row_text, softmax, text_ids
+from litebert.tasks.kinds.base import (
+    HeadScores,
+    Metrics,
+    Row,
+    TaskKind,
+    most_likely,
+    present_chosen,
+    row_text,
+    softmax,
+    text_ids,
+)
 from litebert.tasks.metrics import accuracy
 from litebert.text.tokenizer import Tokenizer
 
@@ -56,9 +66,7 @@ class Choice(TaskKind):
         return LETTERS[label] if label < len(LETTERS) else str(label)
 
     def present(self, item: Any, found: ItemPrediction, spec: TaskSpec) -> Prediction:
-        index = cast(int, found.label)
-        shares = dict(zip(item.options, found.probabilities, strict=True))
-        return Prediction(label=item.options[index], probability=found.probabilities[index], probabilities=shares)
+        return present_chosen(item.options, found)
 
     def item_of(self, row: Any, key: str, spec: TaskSpec) -> Item:
         needed = "a question and a list of options"

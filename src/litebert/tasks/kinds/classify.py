@@ -2,12 +2,22 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from litebert.data.separated import Cell
 from litebert.tasks.encoding import Inputs
 from litebert.tasks.examples import Example, ItemPrediction, Prediction, TaskSpec
-from litebert.tasks.kinds.base import Floats, HeadScores, Metrics, TextKind, class_index, entropy, most_likely, softmax
+from litebert.tasks.kinds.base import (
+    Floats,
+    HeadScores,
+    Metrics,
+    TextKind,
+    class_index,
+    entropy,
+    most_likely,
+    present_chosen,
+    softmax,
+)
 from litebert.tasks.metrics import accuracy, binary_f1, macro_f1, matthews
 
 
@@ -39,13 +49,8 @@ class Classify(TextKind):
     def written(self, label: Any, item: Any, labels: Sequence[str]) -> Any:
         return labels[label] if labels else label
 
-    def probability_names(self, spec: TaskSpec) -> tuple[str, ...]:
-        return spec.labels
-
     def present(self, item: Any, found: ItemPrediction, spec: TaskSpec) -> Prediction:
-        index = cast(int, found.label)
-        shares = dict(zip(spec.labels, found.probabilities, strict=True))
-        return Prediction(label=spec.labels[index], probability=found.probabilities[index], probabilities=shares)
+        return present_chosen(spec.labels, found)
 
     def read_label(self, cell: Cell, known: Mapping[str, int], item: Any, what: str) -> int:
         return class_index(cell, known, what)

@@ -54,9 +54,6 @@ class Multilabel(TextKind):
     def written(self, label: Any, item: Any, labels: Sequence[str]) -> Any:
         return [labels[index] for index in label]
 
-    def probability_names(self, spec: TaskSpec) -> tuple[str, ...]:
-        return spec.labels
-
     def present(self, item: Any, found: ItemPrediction, spec: TaskSpec) -> Prediction:
         names = tuple(spec.labels[index] for index in cast(LabelSet, found.label))
         return Prediction(label=names, probabilities=dict(zip(spec.labels, found.probabilities, strict=True)))
