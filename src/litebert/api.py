@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from litebert.pretraining.held_out import DepthScore
     from litebert.report import Report
     from litebert.runs import RunInfo
-    from litebert.shrinking.model import DropReport
+    from litebert.shrinking.choose import DropReport
     from litebert.shrinking.search import TaskReport
-    from litebert.tasks.evaluate import Evaluation
     from litebert.tasks.examples import TaskData
+    from litebert.tasks.score import Evaluation
     from litebert.text.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
@@ -505,7 +505,7 @@ def shrink(
     )
     from litebert.report import to_html
     from litebert.runs import write_atomically
-    from litebert.shrinking.found_report import found_report
+    from litebert.shrinking.report import found_report
 
     write_atomically(Path(out) / "found.html", to_html(found_report(found)))
     return replace(found, output=str(out))
@@ -529,8 +529,7 @@ def _drop_by_number(
     for path in texts:
         if path.isdecimal():
             raise InputError(f"texts is '{path}' but must name files; to use only some of their texts, use max_texts")
-    from litebert.shrinking.choose import DropRequest, check_request
-    from litebert.shrinking.model import shrink_model
+    from litebert.shrinking.choose import DropRequest, check_request, shrink_model
 
     request = DropRequest(
         keep=keep,
@@ -889,7 +888,7 @@ def evaluate(
     if predictions is not None:
         if depths:
             raise InputError("depths needs a model; a file of predictions has only one depth")
-        from litebert.tasks.evaluate import evaluate_file
+        from litebert.tasks.score import evaluate_file
         from litebert.tasks.sources import read_task
 
         read = read_task(task, data, text=text, label=label, kind=kind, from_hub=from_hub, whole=True)

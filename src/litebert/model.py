@@ -30,9 +30,8 @@ from litebert.nn.layout import Layout
 from litebert.nn.network import Network
 from litebert.pooling import Pooling, SentenceSettings, pool, read_sentence_settings
 from litebert.runtime import is_exported
-from litebert.tasks.batches import token_batches
 from litebert.tasks.columns import Names
-from litebert.tasks.encoding import Inputs
+from litebert.tasks.encoding import Inputs, token_batches
 from litebert.tasks.examples import TASK_FILE, Prediction, TaskData, TaskSpec
 from litebert.tasks.kinds import HeadScores
 from litebert.tasks.predicting import Predictor, find_spec, spec_of_heads

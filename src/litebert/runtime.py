@@ -23,6 +23,7 @@ from litebert.pooling import Pooling, SentenceSettings, read_sentence_settings
 from litebert.tasks.encoding import Inputs
 from litebert.tasks.examples import TASK_FILE, TaskSpec
 from litebert.tasks.kinds import KINDS, HeadScores
+from litebert.tasks.kinds.base import EMPTY
 from litebert.text.tokenizer import Encoded
 from litebert.text.tokenizer_files import read_tokenizer
 from litebert.text_model import Report, TextModel, Vectors
@@ -32,7 +33,6 @@ POOLED: dict[Pooling | None, str] = {"mean": "mean", "first": "first", "pooler":
 SEVEN_BITS = {"activation_step": np.array(1 / 63, np.float32), "activation_zero": np.array(64, np.uint8)}
 # Fused, the sum before a norm is several times slower than apart.
 SLOW_FUSIONS = ["SkipLayerNormFusion"]
-EMPTY = np.zeros(0, np.float32)
 
 Array = npt.NDArray[Any]
 
@@ -176,13 +176,9 @@ class Runtime(TextModel):
             found[number] = self._run(names, inputs.ids[at], inputs.segments[at], depth, **rule)
 
         self._each(run, inputs.lengths.tolist(), lambda done: report(done / len(inputs)))
-        columns = [np.concatenate(rows) if kind.per_token else np.stack(rows) for rows in zip(*found, strict=True)]
-        both = kind.per_token and bool(columns)
-        return HeadScores(
-            scores=columns[0] if columns else EMPTY,
-            ends=columns[1] if both else EMPTY,
-            answerable=columns[2] if both and len(columns) > 2 else EMPTY,
-        )
+        if kind.per_token:
+            return HeadScores(*(np.concatenate(rows) for rows in zip(*found, strict=True)))
+        return HeadScores(np.stack([row for [row] in found]) if found else EMPTY)
 
     def _exit_rule(self, exits: bool | float, depth: int | None) -> dict[str, Array]:
         """The inputs of the file that turn a rule on: the stored one, a confidence below 1, or heads that agree."""

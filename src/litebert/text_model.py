@@ -24,7 +24,7 @@ from litebert.text.tokenizer import Encoded, Tokenizer
 if TYPE_CHECKING:
     from litebert.tasks.columns import Names
     from litebert.tasks.encoding import Inputs
-    from litebert.tasks.evaluate import Evaluation
+    from litebert.tasks.score import Evaluation
 
 CHUNK = 16_384  # texts tokenised and encoded at a time
 ITEM_CHUNK = 4096
@@ -225,7 +225,7 @@ class TextModel(ABC):
         ``data`` is anything that ``finetune`` takes. ``text`` and ``label`` default to the columns of the training
         data; ``task`` names a benchmark. ``depths`` are scored as well.
         """
-        from litebert.tasks.evaluate import evaluate_model, in_order_of
+        from litebert.tasks.score import evaluate_model, in_order_of
         from litebert.tasks.sources import read_task
 
         spec = self.required_task("evaluate")

@@ -234,7 +234,7 @@ def mean_vectors(model: "Model", texts: Sequence[str]) -> Any:
     import torch
 
     from litebert.nn.layout import Layout
-    from litebert.tasks.batches import token_batches
+    from litebert.tasks.encoding import token_batches
     from litebert.train import precision
 
     assert model.tokenizer is not None

@@ -8,7 +8,7 @@ import torch
 import toy_tasks as toy
 import transformers
 
-from litebert.tasks.batches import TaskBatches
+from litebert.tasks.encoding import TaskBatches
 from litebert.tasks.finetune import finetune
 from litebert.tasks.kinds import KINDS
 from litebert.tasks.objective import TaskObjective

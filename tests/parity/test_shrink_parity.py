@@ -8,9 +8,8 @@ import transformers
 
 from litebert.checkpoints.folder import load_model, save_model
 from litebert.nn.layout import Layout
-from litebert.shrinking.choose import DropRequest
+from litebert.shrinking.choose import DropRequest, shrink_model
 from litebert.shrinking.drop import drop_layers
-from litebert.shrinking.model import shrink_model
 from litebert.shrinking.strategies import drop_fixed, kept_of
 
 KEPT = [(1, 2), (2, 4), (1, 3, 4), (3,)]

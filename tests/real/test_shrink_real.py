@@ -7,8 +7,7 @@ import pytest
 import torch
 import transformers
 
-from litebert.shrinking.choose import DropRequest
-from litebert.shrinking.model import shrink_model
+from litebert.shrinking.choose import DropRequest, shrink_model
 from litebert.text.tokenizer_files import SMILES, pattern_tokenizer
 
 pytestmark = pytest.mark.weights

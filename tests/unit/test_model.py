@@ -16,7 +16,7 @@ from litebert.errors import InputError
 from litebert.model import Model
 from litebert.nn.config import family_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig, pretraining_network
-from litebert.tasks.batches import token_batches
+from litebert.tasks.encoding import token_batches
 from litebert.tasks.examples import TaskSpec
 from litebert.tasks.predicting import load_predictor
 from litebert.text.tokenizer_files import read_tokenizer

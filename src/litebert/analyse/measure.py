@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 import torch
@@ -103,7 +102,8 @@ def analyse(request: LayersRequest) -> list[ModelFigures]:
             log.warning("%s is a preset: its weights are random", model)
         found.append(_figures(model, loaded, request, other))
         if request.untrained and index == 0:
-            loaded.network = _untrained(loaded.network).to(request.device)
+            torch.manual_seed(0)
+            loaded.network = Network(loaded.network.config).eval().to(request.device)
             found.append(_figures(f"{model} untrained", loaded, request, None))
     return found
 
@@ -112,11 +112,6 @@ def _load(model: str, request: LayersRequest) -> Loaded:
     with progress() as show:
         show(f"loading {model}")
         return load_model(model, heads=HeadsConfig(), device=request.device)
-
-
-def _untrained(network: Network) -> Network:
-    torch.manual_seed(0)
-    return Network(network.config).eval()
 
 
 def _figures(name: str, loaded: Loaded, request: LayersRequest, other: Loaded | None) -> ModelFigures:
@@ -177,20 +172,23 @@ def measure(
         tokens += inputs.layout.num_tokens
     if not texts:
         raise InputError("there is no text to measure on; give a file with a text on each line")
-    by_head = entropy.value()
+    by_head, widest = entropy.value(), float(highest.value())
+    means = (mean.value().tolist() for mean in (distance, rotation, cls))
     layers = [
         LayerFigures(
-            layer=index + 1,
+            layer=layer,
             attention_block=attention,
             feed_forward_block=feed_forward,
-            distance=float(distance.value()[index]),
-            angle=float(rotation.value()[index]),
-            cls_cosine=float(cls.value()[index]),
-            entropy=float(by_head[index].mean()),
-            entropy_share=float(by_head[index].mean() / highest.value()),
-            entropy_heads=by_head[index].tolist(),
+            distance=moved,
+            angle=turned,
+            cls_cosine=cosine,
+            entropy=float(heads.mean()),
+            entropy_share=float(heads.mean() / widest),
+            entropy_heads=heads.tolist(),
         )
-        for index, (attention, feed_forward) in enumerate(encoder.plan)
+        for layer, ((attention, feed_forward), heads, moved, turned, cosine) in enumerate(
+            zip(encoder.plan, by_head, *means, strict=True), start=1
+        )
     ]
     order = sorted(layers, key=lambda one: (one.cls_cosine, one.layer), reverse=True)
     return ModelFigures(
@@ -226,26 +224,24 @@ class _Comparison:
 
     def add(self, states: Sequence[Tensor], inputs: Inputs) -> None:
         """Add a batch and the first encoder's states for it."""
-        theirs = self._other.states(inputs.ids, inputs.layout, inputs.segments)
+        both = states, self._other.states(inputs.ids, inputs.layout, inputs.segments)
         token = self._encoder.config.pooled_token
-        self._tokens.add(_cosines(states, theirs))
-        self._cls.add(_cosines(cls_states(states, inputs.layout, token), cls_states(theirs, inputs.layout, token)))
+        self._tokens.add(_cosines(*both))
+        self._cls.add(_cosines(*(cls_states(one, inputs.layout, token) for one in both)))
 
     def value(self) -> Against:
         new, old = self._encoder, self._other
-        changes = [
-            _relative_change(
-                [new.attention[a], new.feed_forward[f]], [old.attention[other_a], old.feed_forward[other_f]]
-            )
-            for (a, f), (other_a, other_f) in zip(new.plan, old.plan, strict=True)
+        layers = [
+            [nn.ModuleList([encoder.attention[a], encoder.feed_forward[f]]) for a, f in encoder.plan]
+            for encoder in (new, old)
         ]
         comparable = new.embeddings.token.weight.shape == old.embeddings.token.weight.shape
         return Against(
             model=self._name,
             token_cosine=self._tokens.value().tolist(),
             cls_cosine=self._cls.value().tolist(),
-            weight_change=changes,
-            embedding_change=_relative_change([new.embeddings], [old.embeddings]) if comparable else None,
+            weight_change=[_relative_change(*pair) for pair in zip(*layers, strict=True)],
+            embedding_change=_relative_change(new.embeddings, old.embeddings) if comparable else None,
         )
 
 
@@ -254,10 +250,10 @@ def _cosines(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> Tensor:
     return torch.stack([torch.cosine_similarity(a, b, dim=-1) for a, b in zip(ours, theirs, strict=True)], dim=-1)
 
 
-def _relative_change(new: Sequence[nn.Module], old: Sequence[nn.Module]) -> float:
-    pairs = zip(*(chain.from_iterable(part.parameters() for part in parts) for parts in (new, old)), strict=True)
+def _relative_change(new: nn.Module, old: nn.Module) -> float:
+    """L2 norm of the difference of all weights over that of the old ones."""
     change = size = 0.0
-    for ours, theirs in pairs:
+    for ours, theirs in zip(new.parameters(), old.parameters(), strict=True):
         change += float((ours.double() - theirs.double()).square().sum())
         size += float(theirs.double().square().sum())
     return (change / size) ** 0.5 if size else 0.0

@@ -5,33 +5,61 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from litebert.analyse.measure import LayerFigures, ModelFigures
-from litebert.report import COLOURS, MARKERS, Plot, Report, Section, Table, note
+from litebert.analyse.measure import Against, LayerFigures, ModelFigures
+from litebert.report import COLOURS, MARKERS, Item, Plot, Report, Section, Table, note
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+Named = Sequence[tuple[str, ModelFigures]]
+
+# Title, how to read it, the figure of a layer, its unit and the lowest value shown, of each plot with a curve a model.
+CURVES: tuple[tuple[str, str, Callable[[LayerFigures], float], str, float | None], ...] = (
+    (
+        "Distance a layer moves a token",
+        "L2 distance between a token's state before the layer and after it (ALBERT, figure 1). A smooth curve means "
+        "layers of like effect; a layer at 0 would do nothing.",
+        lambda one: one.distance,
+        "L2 distance",
+        0.0,
+    ),
+    (
+        "Angle a layer turns a token",
+        "Degrees between a token's state before the layer and after it (ALBERT, figure 1).",
+        lambda one: one.angle,
+        "degrees",
+        0.0,
+    ),
+    (
+        "[CLS] before and after a layer",
+        "Cosine between the state of [CLS] (the token that stands for the whole text) before the layer and after it. "
+        "The highest points change it least: `shrink --strategy contribution` drops those layers first.",
+        lambda one: one.cls_cosine,
+        "cosine",
+        None,
+    ),
+    (
+        "How widely a layer looks",
+        "Entropy of attention as a share of its maximum: 1 looks at all tokens of the text equally, 0 at one only. "
+        "Lines are the mean of all heads, small dots are single heads.",
+        lambda one: one.entropy_share,
+        "share of the widest",
+        0.0,
+    ),
+)
+
 
 def layers_report(models: Sequence[ModelFigures], labels: Sequence[str]) -> Report:
     """All of it; ``labels`` tell the models apart in plots."""
-    sections = [
-        Section(
-            title=label,
-            items=[
-                note(
-                    f"{model.model}: {model.family}, {len(model.layers)} layers, {model.texts:,} texts, "
-                    f"{model.tokens:,} tokens",
-                    "quiet",
-                ),
-                Table(rows=layer_rows(model), left=()),
-                note(order_in_words(model)),
-            ],
-        )
-        for label, model in zip(labels, models, strict=True)
-    ]
+    sections = []
+    for label, model in zip(labels, models, strict=True):
+        measured = f"{len(model.layers)} layers, {model.texts:,} texts, {model.tokens:,} tokens"
+        first = note(f"{model.model}: {model.family}, {measured}", "quiet")
+        items: list[Item] = [first, Table(rows=layer_rows(model), left=()), note(order_in_words(model))]
+        sections.append(Section(title=label, items=items))
     return Report(
         title=f"Layers of {', '.join(labels)}",
-        sections=[Section(items=plots(models, labels)), *sections],
+        sections=[Section(items=plots(list(zip(labels, models, strict=True)))), *sections],
         data={"models": [dataclasses.asdict(one) for one in models]},
     )
 
@@ -65,38 +93,28 @@ def layer_rows(model: ModelFigures) -> list[tuple[str, ...]]:
     return rows
 
 
-def plots(models: Sequence[ModelFigures], labels: Sequence[str]) -> list[Plot]:
+def plots(named: Named) -> list[Plot]:
     """All pictures for these models, side by side in each."""
-    named = list(zip(labels, models, strict=True))
-    curves: list[Plot] = [
-        Plot(
-            title="Distance a layer moves a token",
-            reading="L2 distance between a token's state before the layer and after it (ALBERT, figure 1). A smooth "
-            "curve means layers of like effect; a layer at 0 would do nothing.",
-            draw=partial(_curves, named, lambda one: one.distance, "L2 distance", 0.0),
-        ),
-        Plot(
-            title="Angle a layer turns a token",
-            reading="Degrees between a token's state before the layer and after it (ALBERT, figure 1).",
-            draw=partial(_curves, named, lambda one: one.angle, "degrees", 0.0),
-        ),
-        Plot(
-            title="[CLS] before and after a layer",
-            reading="Cosine between the state of [CLS] (the token that stands for the whole text) before the layer and "
-            "after it. The highest points change it least: `shrink --strategy contribution` drops those layers first.",
-            draw=partial(_curves, named, lambda one: one.cls_cosine, "cosine", None),
-        ),
-        Plot(
-            title="How widely a layer looks",
-            reading="Entropy of attention as a share of its most: 1 looks at all tokens of the text equally, 0 at one "
-            "only. Lines are the mean of all heads, small dots are single heads.",
-            draw=partial(_entropies, named),
-        ),
+    found = [
+        Plot(title=title, reading=reading, draw=partial(_curves, named, figure, unit, floor))
+        for title, reading, figure, unit, floor in CURVES
     ]
-    compared = [(label, model) for label, model in named if model.against is not None]
+    compared = [(label, model.against) for label, model in named if model.against is not None]
     if compared:
-        curves += _against(compared)
-    return curves + [
+        found += [
+            Plot(
+                title="States, beside the model it came from",
+                reading="Cosine between the two models' states of the same token at each depth (0 is the embeddings); "
+                "dashed: [CLS]. Where the curve falls, training has changed what the model makes of a text.",
+                draw=partial(_against_states, compared),
+            ),
+            Plot(
+                title="Weights, beside the model it came from",
+                reading="Length of the change of a layer's weights over the length of the old weights.",
+                draw=partial(_against_weights, compared),
+            ),
+        ]
+    return found + [
         Plot(
             title=f"Depths with like states: {label}",
             reading="Linear CKA between the states of two depths (0 is the embeddings): 1 means that both place the "
@@ -109,74 +127,43 @@ def plots(models: Sequence[ModelFigures], labels: Sequence[str]) -> list[Plot]:
     ]
 
 
-def _against(compared: Sequence[tuple[str, ModelFigures]]) -> list[Plot]:
-    return [
-        Plot(
-            title="States, beside the model it came from",
-            reading="Cosine between the two models' states of the same token at each depth (0 is the embeddings); "
-            "dashed: [CLS]. Where the curve falls, training has changed what the model makes of a text.",
-            draw=partial(_against_states, compared),
-        ),
-        Plot(
-            title="Weights, beside the model it came from",
-            reading="Length of the change of a layer's weights over the length of the old weights.",
-            draw=partial(_against_weights, compared),
-        ),
-    ]
-
-
 def _curves(
-    named: Sequence[tuple[str, ModelFigures]],
-    figure: Callable[[LayerFigures], float],
-    unit: str,
-    floor: float | None,
-    axes: "Axes",
+    named: Named, figure: Callable[[LayerFigures], float], unit: str, floor: float | None, axes: "Axes"
 ) -> None:
+    heads = unit == "share of the widest"
     for index, (label, model) in enumerate(named):
         _line(axes, index, [one.layer for one in model.layers], [figure(one) for one in model.layers], label)
+        for one in model.layers if heads else ():
+            widest = one.entropy / one.entropy_share if one.entropy_share else 1.0
+            shares = [head / widest for head in one.entropy_heads]
+            axes.plot([one.layer] * len(shares), shares, ".", color=_colour(index), alpha=0.5, markersize=4)
     _finish(axes, "layer", unit)
     if floor is not None:
-        axes.set_ylim(bottom=floor)
+        axes.set_ylim(bottom=floor, top=1.02 if heads else None)
 
 
-def _entropies(named: Sequence[tuple[str, ModelFigures]], axes: "Axes") -> None:
-    for index, (label, model) in enumerate(named):
-        layers = [one.layer for one in model.layers]
-        _line(axes, index, layers, [one.entropy_share for one in model.layers], label)
-        for one in model.layers:
-            most = one.entropy / one.entropy_share if one.entropy_share else 1.0
-            shares = [head / most for head in one.entropy_heads]
-            axes.plot([one.layer] * len(shares), shares, ".", color=_colour(index), alpha=0.5, markersize=4)
-    _finish(axes, "layer", "share of the widest")
-    axes.set_ylim(0, 1.02)
-
-
-def _against_states(compared: Sequence[tuple[str, ModelFigures]], axes: "Axes") -> None:
-    for index, (label, model) in enumerate(compared):
-        assert model.against is not None
-        depths = list(range(len(model.against.token_cosine)))
-        _line(axes, index, depths, model.against.token_cosine, label)
-        axes.plot(depths, model.against.cls_cosine, "--", color=_colour(index), linewidth=1.2, label=f"{label}, [CLS]")
+def _against_states(compared: Sequence[tuple[str, Against]], axes: "Axes") -> None:
+    for index, (label, against) in enumerate(compared):
+        depths = list(range(len(against.token_cosine)))
+        _line(axes, index, depths, against.token_cosine, label)
+        axes.plot(depths, against.cls_cosine, "--", color=_colour(index), linewidth=1.2, label=f"{label}, [CLS]")
     _finish(axes, "depth", "cosine")
 
 
-def _against_weights(compared: Sequence[tuple[str, ModelFigures]], axes: "Axes") -> None:
+def _against_weights(compared: Sequence[tuple[str, Against]], axes: "Axes") -> None:
     width = 0.8 / len(compared)
-    for index, (label, model) in enumerate(compared):
-        assert model.against is not None
+    for index, (label, against) in enumerate(compared):
         aside = (index - (len(compared) - 1) / 2) * width
-        places = [layer + aside for layer in range(1, len(model.against.weight_change) + 1)]
-        axes.bar(places, model.against.weight_change, width, color=_colour(index), label=label)
+        places = [layer + aside for layer in range(1, len(against.weight_change) + 1)]
+        axes.bar(places, against.weight_change, width, color=_colour(index), label=label)
     _finish(axes, "layer", "relative change")
 
 
 def _similarity(matrix: Sequence[Sequence[float]], axes: "Axes") -> None:
-    from matplotlib.ticker import MaxNLocator
-
     image = axes.imshow(matrix, origin="lower", vmin=0, vmax=1, cmap="viridis")
     axes.set(xlabel="depth", ylabel="depth")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(integer=True, nbins=9))
+    for axis in ("x", "y"):
+        axes.locator_params(axis, integer=True, nbins=9)
     assert axes.figure is not None
     axes.figure.colorbar(image, ax=axes, fraction=0.046, label="CKA")
 
@@ -191,8 +178,6 @@ def _colour(index: int) -> str:
 
 
 def _finish(axes: "Axes", below: str, beside: str) -> None:
-    from matplotlib.ticker import MaxNLocator
-
     axes.set(xlabel=below, ylabel=beside)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=13))
+    axes.locator_params("x", integer=True, nbins=13)
     axes.grid(alpha=0.25, linewidth=0.6)

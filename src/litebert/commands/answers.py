@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from litebert.early_exits.heads import ExitReport
     from litebert.planning.plan import Plan
     from litebert.report import Report
-    from litebert.tasks.evaluate import Evaluation
+    from litebert.tasks.score import Evaluation
 
 AsJson = Annotated[bool, Param("Print everything as JSON.", option="json")]
 Html = Annotated[str | None, Param("Write a page with everything to this file.", metavar="FILE")]

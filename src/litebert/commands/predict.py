@@ -46,7 +46,7 @@ def predict(
     if output is not None and not output.absolute().parent.is_dir():
         raise InputError(f"there is no folder '{output.absolute().parent}' to write {output.name} to")
     from litebert.api import load
-    from litebert.tasks.inputs import read_inputs
+    from litebert.tasks.tables import read_inputs
 
     loaded = load(model, device=device, depth=depth)
     spec = loaded.required_task("predict")

@@ -1,6 +1,7 @@
 """How the results of dropping layers, and of measuring them, are printed."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ from litebert.parameters import Param
 
 if TYPE_CHECKING:
     from litebert.analyse.measure import ModelFigures
-    from litebert.shrinking.model import DropReport
+    from litebert.shrinking.choose import DropReport
     from litebert.shrinking.search import TaskReport
 
 AsJson = Annotated[bool, Param("Print JSON.", option="json")]
@@ -18,11 +19,11 @@ AsJson = Annotated[bool, Param("Print JSON.", option="json")]
 
 def show_shrunk(found: "DropReport | TaskReport", *, as_json: AsJson = False) -> None:
     """What was dropped and what it cost."""
-    from litebert.shrinking.model import DropReport, report_lines
+    from litebert.shrinking.choose import DropReport, report_lines
 
     if isinstance(found, DropReport):
         if as_json:
-            typer.echo(json.dumps(found.as_plain(), indent=2))
+            typer.echo(json.dumps(asdict(found), indent=2))
             return
         for line in report_lines(found):
             typer.echo(line)
@@ -31,7 +32,7 @@ def show_shrunk(found: "DropReport | TaskReport", *, as_json: AsJson = False) ->
             typer.echo(f"wrote {found.output}, which litebert {readers}")
         return
     from litebert.report import print_report, to_json
-    from litebert.shrinking.found_report import found_report
+    from litebert.shrinking.report import found_report
 
     report = found_report(found)
     if as_json:

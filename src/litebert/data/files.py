@@ -29,7 +29,8 @@ Errors = Literal["strict", "replace"]
 Bytes = io.BufferedReader
 
 STANDARD_INPUT = Path("-")
-COMPRESSIONS = (".gz", ".xz", ".bz2", ".zst")
+OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+COMPRESSIONS = (*OPENERS, ".zst")
 CHUNK = 1 << 18
 BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -168,21 +169,16 @@ class _ChunkStream(io.RawIOBase):
 
 
 def _decompressed(path: Path) -> IO[bytes]:
-    match path.suffix.lower():
-        case ".gz":
-            return cast(IO[bytes], gzip.open(path, "rb"))
-        case ".xz":
-            return lzma.open(path, "rb")
-        case ".bz2":
-            return bz2.open(path, "rb")
-        case ".zst":
-            try:
-                import zstandard
-            except ImportError:
-                raise InputError("reading .zst files needs zstandard: pip install 'litebert[corpus]'") from None
-            return cast(IO[bytes], _ChunkStream(_zstandard_chunks(path, zstandard)))
-        case _:
-            return path.open("rb", buffering=0)
+    suffix = path.suffix.lower()
+    if suffix in OPENERS:
+        return cast(IO[bytes], OPENERS[suffix](path, "rb"))
+    if suffix != ".zst":
+        return path.open("rb", buffering=0)
+    try:
+        import zstandard
+    except ImportError:
+        raise InputError("reading .zst files needs zstandard: pip install 'litebert[corpus]'") from None
+    return cast(IO[bytes], _ChunkStream(_zstandard_chunks(path, zstandard)))
 
 
 def _zstandard_chunks(path: Path, zstandard: Any) -> Generator[bytes, None, None]:
@@ -236,30 +232,25 @@ def _wide_encoding(head: bytes) -> str | None:
 
 def _decoder(path: Path, errors: Errors, *, western: bool, quiet: bool) -> Callable[[bytes, int], str]:
     """What turns the bytes of a line into text."""
-    encoding, beyond_ascii = "utf-8", 0  # the last line before the first that is not UTF-8 with more than ASCII
+    encoding, beyond_ascii = "utf-8", 0  # the first line with more than ASCII, while all are UTF-8
 
     def decode(data: bytes, number: int) -> str:
         nonlocal encoding, beyond_ascii
-        try:
-            text = data.decode(encoding, errors)
-        except UnicodeDecodeError as error:
-            byte = f"byte 0x{data[error.start]:02x} at column {error.start + 1}"
+        if encoding == "utf-8":
+            try:
+                text = data.decode(encoding, errors)
+                if western and not beyond_ascii and not data.isascii():
+                    beyond_ascii = number
+                return text
+            except UnicodeDecodeError as error:
+                byte = f"byte 0x{data[error.start]:02x} at column {error.start + 1}"
+                what = f"{path}, line {number} is not UTF-8 ({byte})"
             if not western:
                 raise InputError(
-                    f"{path}, line {number} is not UTF-8 ({byte}); convert the file, or use errors=replace to read on "
-                    "with a replacement character"
-                ) from None
+                    f"{what}; convert the file, or use errors=replace to read on with a replacement character"
+                )
             if beyond_ascii:
-                raise InputError(
-                    f"{path}, line {number} is not UTF-8 ({byte}) but line {beyond_ascii} is; save the file as UTF-8"
-                ) from None
-            return decode_western(data, number)
-        if western and not beyond_ascii and not data.isascii():
-            beyond_ascii = number
-        return text
-
-    def decode_western(data: bytes, number: int) -> str:
-        nonlocal encoding
+                raise InputError(f"{what} but line {beyond_ascii} is; save the file as UTF-8")
         try:
             text = data.decode("cp1252")
         except UnicodeDecodeError:
@@ -271,10 +262,7 @@ def _decoder(path: Path, errors: Errors, *, western: bool, quiet: bool) -> Calla
         encoding = "cp1252"
         return text
 
-    def decode_line(data: bytes, number: int) -> str:
-        return decode(data, number) if encoding == "utf-8" else decode_western(data, number)
-
-    return decode_line if western else decode
+    return decode
 
 
 def _old_mac_lines(stream: "Bytes[Any]") -> Iterator[bytes]:

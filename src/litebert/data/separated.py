@@ -49,19 +49,21 @@ def find_layout(path: Path, *, header: bool | None = None, western: bool = True,
     old_mac = b"\r" in head and b"\n" not in head
     found = text_lines(path, western=western, errors=errors, quiet=True, old_mac=old_mac)
     lines = [text for text, _, _ in islice(found, SAMPLE)]
-    told = SEPARATOR_LINE.fullmatch(lines[0]) if lines else None
+    hint_line = SEPARATOR_LINE.fullmatch(lines[0]) if lines else None
     usual = USUAL_SEPARATORS.get(kind_of(path), ",")
-    separator = told[1] if told else _find_separator(lines, usual)
-    if separator != usual and not told:
+    separator = hint_line[1] if hint_line else _find_separator(lines, usual)
+    if separator != usual and not hint_line:
         log.info("%s: cells are separated by %s", path, SEPARATORS[separator])
     quoted = separator != "\t" or _tabs_are_quoted(
         lambda: (text for text, _, _ in text_lines(path, western=western, errors=errors, quiet=True, old_mac=old_mac))
     )
-    rows = [row for row in _sample_rows(lines[bool(told) :], separator, quoted) if has_content(row)]
+    rows = [row for row in _sample_rows(lines[bool(hint_line) :], separator, quoted) if has_content(row)]
     named = (has_header(rows) if header is None else header) if rows else True
     if header is None and not named:
         log_missing_header(str(path), rows[0])
-    first = next((number for number, text in enumerate(lines, 1) if text.strip() and not (told and number == 1)), 0)
+    first = next(
+        (number for number, text in enumerate(lines, 1) if text.strip() and not (hint_line and number == 1)), 0
+    )
     width = max((extent(row) for row in rows), default=0)  # a separator at the end of every line makes no column
     return Layout(
         separator=separator,
@@ -69,7 +71,7 @@ def find_layout(path: Path, *, header: bool | None = None, western: bool = True,
         columns=column_names([cell if named else "" for cell in rows[0][:width]] if rows else (), str(path)),
         header_line=first if named else 0,
         named=named,
-        hint=told is not None,
+        hint=hint_line is not None,
         old_mac=old_mac,
     )
 
@@ -182,7 +184,7 @@ def _sample_rows(lines: Sequence[str], separator: str, quoted: bool) -> list[lis
         else:
             rows.extend(line.rstrip("\r\n").split(separator) for line in lines)
     except csv.Error:
-        pass  # reading it will say where
+        pass  # reading the file raises an error with the line
     return rows[:-1] if len(lines) == SAMPLE else rows
 
 

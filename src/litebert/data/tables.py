@@ -9,6 +9,7 @@ import io
 import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -26,6 +27,7 @@ from litebert.data.files import (
 from litebert.data.separated import (
     SAMPLE,
     Cell,
+    Layout,
     column_names,
     extent,
     find_layout,
@@ -39,6 +41,8 @@ from litebert.errors import InputError
 log = logging.getLogger(__name__)
 
 Source = Any  # a path, or data in memory: see ``stream_rows``
+Row = tuple[Mapping[str, Cell], int]  # cells by column, and the line or the number of the row
+Rows = Iterator[Row]
 
 SEPARATED = (".csv", ".tsv", ".tab", ".psv", ".txt")
 JSON_LINES = (".jsonl", ".ndjson")
@@ -54,7 +58,7 @@ class RowStream:
 
     source: str
     unit: str
-    rows: Iterator[tuple[Mapping[str, Cell], int]]
+    rows: Rows
     named: bool = True  # False where the source has no names for its columns and they are ours
 
     def place(self, line: int) -> str:
@@ -85,14 +89,10 @@ class Table:
 def read_table(source: Source, *, header: bool | None = None, labelled: bool = True, name: str = "data") -> Table:
     """All rows of a source; see ``stream_rows``."""
     stream = stream_rows(source, header=header, labelled=labelled, name=name)
-    columns: dict[str, None] = {}
-    found: list[tuple[Mapping[str, Cell], int]] = []
-    for cells, line in stream.rows:
-        found.append((cells, line))
-        if not cells.keys() <= columns.keys():
-            columns.update(dict.fromkeys(cells))
+    found = list(stream.rows)
     if not found:
         raise InputError(f"{stream.source} has no rows")
+    columns = dict.fromkeys(name for cells, _ in found for name in cells)
     return Table(
         source=stream.source,
         unit=stream.unit,
@@ -139,7 +139,7 @@ def _stream_file(path: Path, header: bool | None) -> RowStream:
 
 
 def _check_is_text(path: Path) -> None:
-    """Formats of bytes under a name that promises text are said to be what they are."""
+    """An error for other formats under a name that promises text."""
     with open_bytes(path) as stream:
         head = stream.peek(8)[:8]
     for first, what in FIRST_BYTES.items():
@@ -154,20 +154,15 @@ def _stream_separated(path: Path, header: bool | None) -> RowStream:
     layout = find_layout(path, header=header)
     if kind_of(path) == ".txt" and len(layout.columns) < 2:
         raise InputError(f"'{path}' is plain text without columns; give {', '.join(SUFFIXES)}")
-    rows = ((row, start) for row, start, _, _ in separated_rows(path, layout))
-    return RowStream(
-        source=str(path), unit="line", rows=_without_headers(layout.columns, rows, str(path)), named=layout.named
-    )
+    return RowStream(source=str(path), unit="line", rows=_separated(path, layout), named=layout.named)
 
 
-def _without_headers(
-    columns: Sequence[str], rows: Iterable[tuple[Sequence[Cell], int]], source: str
-) -> Iterator[tuple[Mapping[str, Cell], int]]:
+def _separated(path: Path, layout: Layout) -> Rows:
     """Rows by column; a header that occurs again, as in files put together with ``cat``, is no row."""
-    repeated, several = list(columns), len(columns) > 1
-    for row, line in rows:
-        if several and row == repeated:
-            log.warning("%s, line %d repeats the header; it is left out", source, line)
+    columns = list(layout.columns)
+    for row, line, _, _ in separated_rows(path, layout):
+        if len(columns) > 1 and row == columns:
+            log.warning("%s, line %d repeats the header; it is left out", path, line)
         else:
             yield dict(zip(columns, row, strict=True)), line
 
@@ -177,7 +172,7 @@ def _without_headers(
 
 def _from_cells(rows: Iterable[tuple[Sequence[Cell], int]], source: str, header: bool | None) -> RowStream:
     """Rows of cells, as of a spreadsheet, with the names of a first row that holds them."""
-    found = [(row, number) for row, number in rows]
+    found = list(rows)
     while found and not has_content(found[-1][0]):
         found.pop()
     content = [row for row, _ in found if has_content(row)]
@@ -192,9 +187,7 @@ def _from_cells(rows: Iterable[tuple[Sequence[Cell], int]], source: str, header:
     return RowStream(source=source, unit="row", rows=_named_rows(columns, body, source), named=named)
 
 
-def _named_rows(
-    columns: Sequence[Cell], rows: Iterable[tuple[Sequence[Cell], int]], source: str
-) -> Iterator[tuple[Mapping[str, Cell], int]]:
+def _named_rows(columns: Sequence[Cell], rows: Iterable[tuple[Sequence[Cell], int]], source: str) -> Rows:
     """Rows by column, with cells that Python can work with."""
     names = column_names(columns, source)
     return _clean(((dict(zip(names, row, strict=True)), number) for row, number in rows), source)
@@ -203,7 +196,7 @@ def _named_rows(
 # --- JSON
 
 
-def json_objects(lines: Iterable[tuple[str, int]], source: str) -> Iterator[tuple[Mapping[str, Cell], int]]:
+def json_objects(lines: Iterable[tuple[str, int]], source: str) -> Rows:
     """An object a line; lines are counted, and blank ones are passed over."""
     for text, number in lines:
         if text.strip():
@@ -230,8 +223,7 @@ def _stream_json(path: Path, header: bool | None) -> RowStream:
         raise InputError(f"{source} is not a list of rows but {type(content).__name__}")
     if content and all(isinstance(row, list) for row in content):
         return _from_cells(((row, number) for number, row in enumerate(content, 1)), source, header)
-    objects = ((_object(row, f"{source}, row {number}"), number) for number, row in enumerate(content, 1))
-    return RowStream(source=source, unit="row", rows=_clean(objects, source))
+    return RowStream(source=source, unit="row", rows=_clean(_object_rows(content, source), source))
 
 
 def _rows_of_object(content: Mapping[str, Any], source: str) -> Sequence[Any]:
@@ -258,30 +250,33 @@ def parquet_rows(
 ) -> Iterator[tuple[Sequence[Cell], int]]:
     """The names of the columns as row 0, then the rows after row ``start``, with their numbers."""
     pyarrow = parquet_library(path)
-    try:
-        # Without pre-buffering, and with a small buffer, memory does not grow with the row group.
-        with pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
-            yield columns or file.schema_arrow.names, 0
-            groups, row = _row_groups_from(file.metadata, start)
-            for part in file.iter_batches(batch, row_groups=groups, columns=columns, use_threads=False):
-                for cells in zip(*(column.to_pylist() for column in part.columns), strict=True):
-                    row += 1
-                    if row > start:
-                        yield cells, row
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} holds text that is not UTF-8 ({error.reason})") from None
-    except (pyarrow.ArrowException, OSError) as error:
-        raise InputError(f"{path} is not a parquet file that can be read ({_first_line(error)})") from None
+    # Without pre-buffering, and with a small buffer, memory does not grow with the row group.
+    options = {"pre_buffer": False, "buffer_size": 1 << 20}
+    with _parquet_errors(path, pyarrow), pyarrow.parquet.ParquetFile(path, **options) as file:
+        yield columns or file.schema_arrow.names, 0
+        groups, row = _row_groups_from(file.metadata, start)
+        for part in file.iter_batches(batch, row_groups=groups, columns=columns, use_threads=False):
+            for cells in zip(*(column.to_pylist() for column in part.columns), strict=True):
+                row += 1
+                if row > start:
+                    yield cells, row
 
 
 def parquet_types(path: Path) -> dict[str, str]:
     """The columns of a parquet file and their types."""
     pyarrow = parquet_library(path)
+    with _parquet_errors(path, pyarrow):
+        return {field.name: str(field.type) for field in pyarrow.parquet.read_schema(path)}
+
+
+@contextmanager
+def _parquet_errors(path: Path, pyarrow: Any) -> Iterator[None]:
     try:
-        schema = pyarrow.parquet.read_schema(path)
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        yield
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} holds text that is not UTF-8 ({error.reason})") from None
+    except (pyarrow.ArrowException, OSError) as error:
         raise InputError(f"{path} is not a parquet file that can be read ({_first_line(error)})") from None
-    return {field.name: str(field.type) for field in schema}
 
 
 def _row_groups_from(metadata: Any, row: int) -> tuple[list[int], int]:
@@ -329,10 +324,10 @@ def _stream_memory(data: Any, name: str, labelled: bool) -> RowStream:
         rows = _dataset_rows(data)
     elif hasattr(data, "to_pylist"):  # pyarrow.Table
         rows = _object_rows(data.to_pylist(), name)
-    elif hasattr(data, "itertuples"):  # pandas.DataFrame
-        rows = _frame_rows(data.columns, data.itertuples(index=False, name=None), name)
-    elif hasattr(data, "iter_rows"):  # polars.DataFrame
-        rows = _frame_rows(data.columns, data.iter_rows(), name)
+    elif hasattr(data, "itertuples") or hasattr(data, "iter_rows"):  # pandas.DataFrame, polars.DataFrame
+        every = data.itertuples(index=False, name=None) if hasattr(data, "itertuples") else data.iter_rows()
+        names = column_names(list(data.columns), name)
+        rows = ((dict(zip(names, cells, strict=True)), number) for number, cells in enumerate(every, 1))
     else:
         items = iter(data)
         first = list(islice(items, 1))
@@ -342,14 +337,7 @@ def _stream_memory(data: Any, name: str, labelled: bool) -> RowStream:
     return RowStream(source=name, unit="row", rows=_clean(rows, name), named=named)
 
 
-def _frame_rows(
-    columns: Iterable[Any], rows: Iterable[Sequence[Any]], source: str
-) -> Iterator[tuple[Mapping[str, Cell], int]]:
-    names = column_names(list(columns), source)
-    return ((dict(zip(names, cells, strict=True)), number) for number, cells in enumerate(rows, 1))
-
-
-def _column_rows(data: Mapping[Any, Any], source: str) -> Iterator[tuple[Mapping[str, Cell], int]]:
+def _column_rows(data: Mapping[Any, Any], source: str) -> Rows:
     """A dictionary of columns, which are as long as each other."""
     columns = {}
     for name, values in data.items():
@@ -363,7 +351,7 @@ def _column_rows(data: Mapping[Any, Any], source: str) -> Iterator[tuple[Mapping
     return ((dict(zip(columns, row, strict=True)), n) for n, row in enumerate(zip(*columns.values(), strict=True), 1))
 
 
-def _dataset_rows(data: Any) -> Iterator[tuple[Mapping[str, Cell], int]]:
+def _dataset_rows(data: Any) -> Rows:
     """Rows of a ``datasets.Dataset``, with class labels as their names."""
     names = {column: getattr(data.features[column], "names", None) for column in data.column_names}
 
@@ -376,12 +364,12 @@ def _dataset_rows(data: Any) -> Iterator[tuple[Mapping[str, Cell], int]]:
     return (({column: cell(column, row[column]) for column in names}, number) for number, row in enumerate(data, 1))
 
 
-def _object_rows(data: Iterable[Any], source: str) -> Iterator[tuple[Mapping[str, Cell], int]]:
+def _object_rows(data: Iterable[Any], source: str) -> Rows:
     for number, row in enumerate(data, 1):
         yield _object(row, f"{source}, row {number}"), number
 
 
-def _tuple_rows(data: Iterable[Any], source: str, labelled: bool) -> Iterator[tuple[Mapping[str, Cell], int]]:
+def _tuple_rows(data: Iterable[Any], source: str, labelled: bool) -> Rows:
     """Texts, or tuples of one or two texts and, where ``labelled``, a label."""
     columns: dict[int, tuple[str, ...]] = (
         {1: ("text",), 2: ("text", "label"), 3: ("text_a", "text_b", "label")}
@@ -401,7 +389,7 @@ def _tuple_rows(data: Iterable[Any], source: str, labelled: bool) -> Iterator[tu
 # --- cells
 
 
-def _clean(rows: Iterable[tuple[Mapping[str, Cell], int]], source: str) -> Iterator[tuple[Mapping[str, Cell], int]]:
+def _clean(rows: Iterable[Row], source: str) -> Rows:
     """Rows whose names and cells are plain Python and can be encoded; half characters are replaced, which is logged."""
     replaced = False
     for row, number in rows:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from litebert.distillation.settings import DistillSettings
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
-from litebert.tasks.batches import TaskBatch
+from litebert.tasks.encoding import TaskBatch
 from litebert.tasks.objective import SOFT_LOSSES, Outputs, TaskObjective, head_outputs, takes_segments
 from litebert.train.objective import Part
 

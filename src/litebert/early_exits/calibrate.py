@@ -35,8 +35,7 @@ from litebert.early_exits.heads import (
 )
 from litebert.errors import InputError
 from litebert.nn.layout import Layout
-from litebert.tasks.batches import gather, token_batches
-from litebert.tasks.encoding import NONE_REAL, Inputs
+from litebert.tasks.encoding import Inputs, gather, token_batches
 from litebert.tasks.examples import Item, Kind, TaskData
 from litebert.tasks.kinds import KINDS, HeadScores
 from litebert.tasks.objective import device_tensors, head_outputs, takes_segments
@@ -142,7 +141,7 @@ class HeldOut:
         """What a rule scores on all rows, or on some of them."""
         rows = np.arange(len(self.items)) if rows is None else rows
         depths = depths_left_at(self.scores[:, rows], rule, self.data.kind)
-        chosen = HeadScores(self.scores[depths - 1, rows].astype(np.float32), NONE_REAL, NONE_REAL)
+        chosen = HeadScores(self.scores[depths - 1, rows].astype(np.float32))
         items = [self.items[row] for row in rows]
         found = KINDS[self.data.kind].decode(items, self.inputs, chosen, self.predictor.note)
         metrics = compute_metrics(self.data, items, found)

@@ -19,8 +19,7 @@ import torch
 from litebert.early_exits.continuous import ContinuousBatcher, can_run_continuously, fitting_size
 from litebert.early_exits.heads import ExitRule, Exits, Integers, Leaver, exit_features
 from litebert.nn.layout import Layout
-from litebert.tasks.batches import gather, token_batches
-from litebert.tasks.encoding import NONE_REAL, Inputs
+from litebert.tasks.encoding import Inputs, gather, token_batches
 from litebert.tasks.examples import Item, ItemPrediction
 from litebert.tasks.kinds import HeadScores
 from litebert.tasks.objective import device_tensors, head_outputs, takes_segments
@@ -73,7 +72,7 @@ class ExitPredictor(Predictor):
             self._scores_continuously(inputs, leaver, found, progress)
         else:
             self._scores_in_batches(inputs, leaver, found, progress)
-        return HeadScores(found, NONE_REAL, NONE_REAL)
+        return HeadScores(found)
 
     def _scores_continuously(
         self, inputs: Inputs, leaver: Leaver, found: Scores, progress: Callable[[float], None]

@@ -20,7 +20,7 @@ from litebert.nn.blocks import initialise
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
 from litebert.runs import MODEL_FOLDER, Parent, update_run
-from litebert.tasks.batches import TaskBatch
+from litebert.tasks.encoding import TaskBatch
 from litebert.tasks.examples import TaskData
 from litebert.tasks.finetune import FinetuneResult, FinetuneSettings, check_folder, finetune, prepare
 from litebert.tasks.objective import SOFT_LOSSES, Outputs, TaskObjective, head_outputs, takes_segments

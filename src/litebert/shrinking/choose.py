@@ -1,4 +1,4 @@
-"""From a request to the layers that are dropped: by number, by rule, or by what the layers do to a text.
+"""From a request to a smaller model: which layers go, by number, by rule, or by what they do to a text, and a report.
 
 Greedy dropping is guided by the loss on masked tokens, or, for models without a masked-LM head, by how far the final
 states move. Both are measured on one fixed sample with one fixed set of masks, so that candidates differ in their
@@ -6,9 +6,11 @@ layers only.
 """
 
 import itertools
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -18,12 +20,14 @@ from torch import Tensor
 from litebert.analyse.inputs import Inputs, batches, count_texts, first_tokens, text_lines, tokenizer_for
 from litebert.analyse.layer_statistics import contribution
 from litebert.analyse.measure import with_progress
-from litebert.checkpoints.folder import Loaded
+from litebert.checkpoints.folder import Loaded, check_no_model, load_model, model_config, model_folder, save_model
+from litebert.checkpoints.huggingface import is_native
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig, Plan
 from litebert.nn.encoder import Encoder
-from litebert.nn.network import Network
-from litebert.shrinking.drop import kept_plan, sharing
+from litebert.nn.network import Network, NetworkConfig
+from litebert.runs import parent_of
+from litebert.shrinking.drop import count_parameters, drop_layers, kept_plan, same_model, sharing, shrunk_config
 from litebert.shrinking.strategies import (
     NEEDS_TEXT,
     Layers,
@@ -33,11 +37,15 @@ from litebert.shrinking.strategies import (
     drop_greedily,
     drop_similar,
     kept_of,
+    layers_in_words,
     parse_kept,
     parse_strategy,
+    ranges,
 )
+from litebert.tasks.predicting import TASK_FILE
 from litebert.terminal import progress
 from litebert.text.tokenizer import Tokenizer
+from litebert.train.precision import usable_device
 
 GREEDY_TOKENS = 16_384  # every candidate runs all of them
 MASKED = 0.15
@@ -59,13 +67,35 @@ class DropRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """The layers dropped and kept; ``scores`` are what decided it, one for each layer or each step."""
+    """The layers kept; ``scores`` are what decided it, one for each layer or each step."""
 
     strategy: Strategy | None
-    dropped: Layers
+    depth: int
     kept: Layers
     measure: str = ""
     scores: list[dict[str, float]] = field(default_factory=list)
+
+    @property
+    def dropped(self) -> Layers:
+        return kept_of(self.depth, self.kept)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropReport:
+    """A choice of layers and its effect on the model."""
+
+    model: str
+    strategy: str
+    layers: int
+    dropped: list[int]
+    kept: list[int]
+    parameters_before: int
+    parameters_after: int
+    measure: str
+    scores: list[dict[str, float]]
+    loads_in_transformers: bool
+    notes: list[str]
+    output: str | None = None  # the folder that was written
 
 
 def check_request(request: DropRequest) -> Strategy | None:
@@ -88,12 +118,12 @@ def choose(request: DropRequest, config: EncoderConfig, load: Callable[[], Loade
     depth = config.num_layers
     if strategy is None:
         kept = parse_kept(request.keep or "", depth)
-        return Choice(strategy=None, kept=kept, dropped=kept_of(depth, kept))
+        return Choice(strategy=None, depth=depth, kept=kept)
     count = request.drop or 0
     check_count(depth, count)
     if strategy not in NEEDS_TEXT or sharing(config.plan) == "all":
         rule = strategy if strategy not in NEEDS_TEXT else "top"  # all layers are the same: nothing to measure
-        return _choice(strategy, drop_fixed(rule, depth, count), depth)
+        return Choice(strategy=strategy, depth=depth, kept=kept_of(depth, drop_fixed(rule, depth, count)))
     loaded = load()
     tokenizer = tokenizer_for("the model", loaded.tokenizer, request.tokenizer, config.family)
     lines = text_lines(request.text, request.most_texts)
@@ -102,7 +132,8 @@ def choose(request: DropRequest, config: EncoderConfig, load: Callable[[], Loade
         total = count_texts(request.text, request.most_texts)
         cosines = contribution(loaded.network.encoder, with_progress(inputs, "contribution", total))
         scores = [{"layer": layer, "cls_cosine": cosine} for layer, cosine in enumerate(cosines, start=1)]
-        return _choice(strategy, drop_similar(cosines, count), depth, "mean [CLS] cosine, input to output", scores)
+        kept, measure = kept_of(depth, drop_similar(cosines, count)), "mean [CLS] cosine, input to output"
+        return Choice(strategy=strategy, depth=depth, kept=kept, measure=measure, scores=scores)
     sample = first_tokens(lines, tokenizer, GREEDY_TOKENS)
     criterion = Criterion(loaded.network, tokenizer, list(batches(sample, tokenizer, config, device=request.device)))
     before = criterion(range(1, depth + 1))
@@ -116,14 +147,112 @@ def choose(request: DropRequest, config: EncoderConfig, load: Callable[[], Loade
 
         dropped, order = drop_greedily(depth, count, loss)
     scores = [{"layer": 0, "score": before}, *({"layer": layer, "score": value} for layer, value in order)]
-    return _choice(strategy, dropped, depth, criterion.name, scores)
-
-
-def _choice(
-    strategy: Strategy, dropped: Layers, depth: int, measure: str = "", scores: Sequence[dict[str, float]] = ()
-) -> Choice:
     kept = kept_of(depth, dropped)
-    return Choice(strategy=strategy, dropped=dropped, kept=kept, measure=measure, scores=list(scores))
+    return Choice(strategy=strategy, depth=depth, kept=kept, measure=criterion.name, scores=scores)
+
+
+def shrink_model(model: str, request: DropRequest, output: Path | None, *, overwrite: bool = True) -> DropReport:
+    """Choose layers, drop them and write the smaller model; without ``output`` only report what would be dropped."""
+    folder = model_folder(model)
+    if output is not None and output.is_dir() and folder.is_dir() and output.samefile(folder):
+        raise InputError(f"out is {output}, the model itself; choose another folder, so that the whole model stays")
+    if output is not None:
+        check_no_model(output, overwrite)
+    usable_device(request.device)
+
+    @cache
+    def load() -> Loaded:
+        return load_model(model, device=request.device)
+
+    config = load().network.config if output is not None else model_config(model)
+    choice = choose(request, config.encoder, load)
+    report = _make_report(model, config, choice)
+    if output is None:
+        return report
+    loaded = load()
+    source = [parent_of("source", Path(os.path.normpath(folder)))] if folder.is_dir() else []
+    settings = {
+        "source": model,
+        **{key: value for key, value in asdict(request).items() if value not in (None, ())},
+        "strategy": report.strategy,
+        "dropped": choice.dropped,
+        "kept": choice.kept,
+    }
+    small = drop_layers(loaded.network, choice.kept)
+    task = folder / TASK_FILE  # of a fine-tuned model, which keeps its task with fewer layers
+    files = {TASK_FILE: task.read_text(encoding="utf-8")} if task.is_file() else {}
+    save_model(output, small, loaded.tokenizer, verb="shrink", settings=settings, parents=source, files=files)
+    return replace(report, notes=[*loaded.notes, *report.notes], output=str(output))
+
+
+def _make_report(model: str, config: NetworkConfig, choice: Choice) -> DropReport:
+    """The report on a choice for a model of this shape."""
+    small = replace(config, encoder=shrunk_config(config.encoder, choice.kept))
+    before, after = count_parameters(config), count_parameters(small)
+    return DropReport(
+        model=model,
+        strategy=choice.strategy or "keep",
+        layers=config.encoder.num_layers,
+        dropped=list(choice.dropped),
+        kept=list(choice.kept),
+        parameters_before=before,
+        parameters_after=after,
+        measure=choice.measure,
+        scores=choice.scores,
+        loads_in_transformers=is_native(small.encoder),
+        notes=_notes(config, small, choice),
+    )
+
+
+def _notes(config: NetworkConfig, small: NetworkConfig, choice: Choice) -> list[str]:
+    plan, count = config.encoder.plan, len(choice.dropped)
+    if not count:
+        return ["nothing is dropped: the model is unchanged"]
+    kind = sharing(plan)
+    if kind == "none":
+        return []
+    if kind == "all":
+        return [
+            f"all {len(plan)} layers are one shared block, so every strategy that drops {count} gives this same model: "
+            f"it runs {layers_in_words(len(choice.kept))} instead of {len(plan)} and takes less time, but has the "
+            "same number of parameters",
+            f"this needs no new model: the whole model can be called with depth={len(choice.kept)}",
+        ]
+    old, new = config.encoder, small.encoder
+    counts = (
+        ("attention", new.num_attention_blocks, old.num_attention_blocks),
+        ("feed-forward", new.num_feed_forward_blocks, old.num_feed_forward_blocks),
+    )
+    left = " and ".join(f"{left} of {all_} {kind} block{'' if all_ == 1 else 's'}" for kind, left, all_ in counts)
+    notes = [f"layers share blocks here: {left} stay, the others are no longer run and are removed"]
+    others = [name for name in same_model(plan, choice.kept) if name != choice.strategy]
+    if others:
+        notes.append(f"layers share blocks, so {' and '.join(others)} would leave the same model")
+    return notes
+
+
+def report_lines(report: DropReport) -> list[str]:
+    """The report as lines for a terminal."""
+    how = "" if report.strategy == "keep" else f" ({report.strategy})"
+    share = report.parameters_after / report.parameters_before
+    lines = [
+        f"dropped{how}: {ranges(report.dropped)}; kept: {ranges(report.kept)} of {layers_in_words(report.layers)}",
+        f"parameters: {report.parameters_before:,} before, {report.parameters_after:,} after ({share:.0%})",
+    ]
+    if report.scores:
+        lines.append(f"by {report.measure}: {_scores(report.scores)}")
+    return lines + [f"note: {note}" for note in report.notes]
+
+
+def _scores(scores: Sequence[dict[str, float]]) -> str:
+    if "cls_cosine" in scores[0]:
+        return ", ".join(f"{one['layer']}: {one['cls_cosine']:.4f}" for one in scores)
+    return f"{scores[0]['score']:.4f} whole; " + ", ".join(
+        f"without {one['layer']:.0f}: {one['score']:.4f}" for one in scores[1:]
+    )
+
+
+# --- what guides greedy dropping
 
 
 @contextmanager

@@ -47,12 +47,13 @@ def drop_layers(network: Network, kept: Sequence[int]) -> Network:
     with torch.device("meta"):
         small = Network(config)
     theirs = network.state_dict()
-    tensors = {name: tensor for name, tensor in theirs.items() if _block(name) is None}
-    for kind, part in enumerate(("attention", "feed_forward")):
+    parts = ("encoder.attention.", "encoder.feed_forward.")
+    tensors = {name: tensor for name, tensor in theirs.items() if not name.startswith(parts)}
+    for kind, part in enumerate(parts):
         for new, block in enumerate(_used(kept_plan(old.plan, kept), kind)):
-            prefix = f"encoder.{part}.{block}."
+            prefix = f"{part}{block}."
             for name in (name for name in theirs if name.startswith(prefix)):
-                tensors[f"encoder.{part}.{new}.{name.removeprefix(prefix)}"] = theirs[name]
+                tensors[f"{part}{new}.{name.removeprefix(prefix)}"] = theirs[name]
     small.load_state_dict(tensors, assign=True)
     return small.train(network.training)
 
@@ -60,12 +61,6 @@ def drop_layers(network: Network, kept: Sequence[int]) -> Network:
 def _used(plan: Plan, kind: int) -> list[int]:
     """The blocks of a kind that a plan runs, in order of first use, as sharing and groups number them, too."""
     return list(dict.fromkeys(blocks[kind] for blocks in plan))
-
-
-def _block(name: str) -> int | None:
-    """The number of the block a tensor belongs to."""
-    parts = name.split(".")
-    return int(parts[2]) if parts[0] == "encoder" and parts[1] in ("attention", "feed_forward") else None
 
 
 def sharing(plan: Plan) -> Sharing:

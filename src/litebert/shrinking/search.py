@@ -9,19 +9,21 @@ run that was interrupted.
 """
 
 import dataclasses
+import json
 import logging
 import math
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Literal
 
 from litebert.durations import format_duration
 from litebert.errors import InputError
-from litebert.runs import MODEL_FOLDER, RunLock, update_run
+from litebert.runs import MODEL_FOLDER, RunLock, update_run, write_atomically
 from litebert.shrinking.drop import count_parameters, kept_plan, sharing
 from litebert.shrinking.strategies import Layers, Strategy, kept_of, layers_in_words, ranges
-from litebert.shrinking.trials import Trials
 from litebert.shrinking.tuning import (
     TRIALS_FILE,
     TRIALS_FOLDER,
@@ -43,6 +45,7 @@ from litebert.train.clock import StopSignal
 log = logging.getLogger(__name__)
 
 Reason = Literal["within the tolerance", "smaller than the noise", "too much is lost"]
+Score = Callable[[Layers, int], float]  # layers kept and a seed to a score: higher is better
 CERTAIN = 2.0  # standard errors: about 95%
 
 
@@ -88,33 +91,122 @@ class SearchResult:
             )
         if self.seeds == 1:
             return [first, "one seed does not show the noise: this loss may be chance; use three seeds or more"]
-        if self.noise > tolerance:
-            return [first, noise_warning(self.noise, tolerance, self.seeds)]
-        return [first]
-
-
-def noise_warning(noise: float, tolerance: float, seeds: int) -> str:
-    """The advice where seeds differ by more than the tolerance."""
-    needed = math.ceil(seeds * (noise / tolerance) ** 2) if tolerance > 0 else 0
-    more = f"use about {needed} seeds, or " if needed else ""
-    return (
-        f"with {seeds} seeds, losses below {noise:.4g} cannot be distinguished from chance, which is more than the "
-        f"tolerance of {tolerance:g}; {more}raise the tolerance"
-    )
+        if self.noise <= tolerance:
+            return [first]
+        more = ""
+        if tolerance > 0:
+            more = f"use about {math.ceil(self.seeds * (self.noise / tolerance) ** 2)} seeds, or "
+        return [
+            first,
+            f"with {self.seeds} seeds, losses below {self.noise:.4g} cannot be distinguished from chance, which is "
+            f"more than the tolerance of {tolerance:g}; {more}raise the tolerance",
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Progress:
-    """How far a search is: candidates judged, how many may follow, and the seconds those may take."""
+class Trial:
+    """One measurement."""
 
-    judged: int
-    left: int
-    seconds_left: float
-    last: Verdict
+    kept: Layers
+    seed: int
+    score: float
+    seconds: float
+    resumed: bool = False  # then the seconds are of its last part only
+
+
+class Trials:
+    """All measurements so far. ``same`` names the model that layers make: with shared blocks many make one."""
+
+    def __init__(
+        self,
+        score: Score,
+        *,
+        file: Path | None = None,
+        same: Callable[[Layers], Hashable] = lambda kept: kept,
+        is_begun: Callable[[Layers, int], bool] = lambda kept, seed: False,
+    ) -> None:
+        self._score, self._file, self._same = score, file, same
+        self._is_begun = is_begun
+        self._known: dict[Hashable, dict[int, Trial]] = {}
+        self.measured = 0  # in this process; the others were read
+        for trial in _read(file):
+            self._known.setdefault(self._same(trial.kept), {})[trial.seed] = trial
+
+    def knows(self, kept: Layers, seed: int) -> bool:
+        return seed in self._known.get(self._same(kept), {})
+
+    def scores(self, kept: Layers) -> list[float]:
+        """What is known of these layers."""
+        return [trial.score for trial in self._known.get(self._same(kept), {}).values()]
+
+    def of_seeds(self, kept: Layers, seeds: Sequence[int]) -> list[float]:
+        """The scores of these layers with these seeds, all of which were measured."""
+        known = self._known[self._same(kept)]
+        return [known[seed].score for seed in seeds]
+
+    def measure(self, kept: Layers, seed: int) -> float:
+        """The score of these layers with a seed, measured unless it is known."""
+        known = self._known.setdefault(self._same(kept), {})
+        if seed not in known:
+            begun, resumed = time.monotonic(), self._is_begun(kept, seed)
+            score = float(self._score(kept, seed))
+            if not math.isfinite(score):
+                raise InputError(
+                    f"layers {kept} with seed {seed} have a score of {score}; the measure must be a number"
+                )
+            seconds = time.monotonic() - begun
+            known[seed] = Trial(kept=kept, seed=seed, score=score, seconds=seconds, resumed=resumed)
+            self.measured += 1
+            self._append(known[seed])
+        return known[seed].score
+
+    def seconds(self, layers: int) -> float:
+        """How long a trial with this many layers may take, by those measured: time follows the number of layers."""
+        every = [trial for known in self._known.values() for trial in known.values()]
+        if not every:
+            return 0.0
+        return sum(trial.seconds / len(trial.kept) for trial in every) / len(every) * layers
+
+    def fastest(self, layers: int) -> Trial:
+        """The fastest trial with this number of layers kept; one that was resumed only where there is no other."""
+        every = (trial for known in self._known.values() for trial in known.values() if len(trial.kept) == layers)
+        return min(every, key=lambda trial: (trial.resumed, trial.seconds))
+
+    def deviation(self) -> float | None:
+        """The standard deviation that seeds alone make, over all layers tried more than once; None: not known yet."""
+        groups = [[trial.score for trial in known.values()] for known in self._known.values() if len(known) > 1]
+        if not groups:
+            return None
+        squares = sum((score - sum(group) / len(group)) ** 2 for group in groups for score in group)
+        return math.sqrt(squares / sum(len(group) - 1 for group in groups))
+
+    def _append(self, trial: Trial) -> None:
+        if self._file is not None:
+            with self._file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(dataclasses.asdict(trial)) + "\n")
+
+
+def _read(file: Path | None) -> Iterator[Trial]:
+    """The trials recorded so far; a last line cut by a kill is removed: it is a trial to do again."""
+    if file is None or not file.is_file():
+        return
+    text = file.read_text(encoding="utf-8")
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        write_atomically(file, whole)
+    for number, line in enumerate(whole.splitlines(), start=1):
+        try:
+            row = json.loads(line)
+            yield Trial(**{**row, "kept": tuple(row["kept"]), "score": float(row["score"])})
+        except (ValueError, KeyError, TypeError):
+            raise InputError(f"{file}, line {number} is not a trial; remove the line and start again") from None
 
 
 class Search:
-    """One search. ``keeping[name](k)`` gives the layers a strategy keeps when it drops k; strategies in order."""
+    """One search. ``keeping[name](k)`` gives the layers a strategy keeps when it drops k; strategies in order.
+
+    ``report`` gets each verdict, how many candidates may follow, and the seconds those may take.
+    """
 
     def __init__(
         self,
@@ -124,7 +216,7 @@ class Search:
         *,
         tolerance: float,
         seeds: Sequence[int],
-        report: Callable[[Progress], None] = lambda _: None,
+        report: Callable[[Verdict, int, float], None] = lambda *_: None,
     ) -> None:
         if not seeds or len(set(seeds)) != len(seeds):
             raise InputError(f"seeds are {list(seeds)} but must be one or more, without repetition")
@@ -176,7 +268,9 @@ class Search:
                     high = middle
                 if not known:
                     beatable = low + 1 < self._depth
-                    self._report_progress(verdict, math.ceil(math.log2(high - low)) + (others if beatable else 0))
+                    left = math.ceil(math.log2(high - low)) + (others if beatable else 0)
+                    # estimated at half the layers and with every seed
+                    self._report(verdict, left, left * len(self._seeds) * self._trials.seconds(self._depth // 2))
         return best
 
     def _judge(self, name: str, count: int) -> Verdict:
@@ -192,11 +286,6 @@ class Search:
                 break
         self._verdicts[name, count] = verdict
         return verdict
-
-    def _report_progress(self, verdict: Verdict, left: int) -> None:
-        """``left`` candidates may follow, estimated at half the layers and with every seed."""
-        seconds = left * len(self._seeds) * self._trials.seconds(self._depth // 2)
-        self._report(Progress(judged=len(self._verdicts), left=left, seconds_left=seconds, last=verdict))
 
     def _verdict(self, name: str, kept: Layers) -> Verdict:
         scores = self._trials.scores(kept)
@@ -278,9 +367,6 @@ class TaskReport:
     sentences: list[str]
     output: str = ""  # the folder of the runs, with the model in model/
 
-    def as_plain(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
-
 
 def shrink_for_task(
     settings: FinetuneSettings,
@@ -328,7 +414,7 @@ def shrink_for_task(
             found=found,
             sentences=found.sentences(tolerance),
         )
-        update_run(settings.out, status="finished", result=report.as_plain())
+        update_run(settings.out, status="finished", result=dataclasses.asdict(report))
     return report
 
 
@@ -363,14 +449,13 @@ class _Reporter:
         log.info(f"layers {ranges(kept)}, seed {seed}: {self._metric} {score:.4f}")
         return score
 
-    def __call__(self, progress: Progress) -> None:
-        last = progress.last
+    def __call__(self, last: Verdict, left: int, seconds: float) -> None:
         if last.fits:
             self._best = max(self._best, last.dropped)
         log.info(
             f"{last.strategy}, {last.dropped} dropped: {self._metric} {last.mean:.4f} ({last.seeds} "
-            f"seed{'' if last.seeds == 1 else 's'}), a loss of {last.loss:.4f}: {last.reason}; at most {progress.left} "
-            f"more to try, about {format_duration(progress.seconds_left)}"
+            f"seed{'' if last.seeds == 1 else 's'}), a loss of {last.loss:.4f}: {last.reason}; at most {left} more to "
+            f"try, about {format_duration(seconds)}"
         )
         depth = last.dropped + len(last.kept)
         for folder in (self._tuning.settings.out / TRIALS_FOLDER).glob("*/"):

@@ -16,6 +16,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 
 from litebert.analyse.inputs import BATCH_TOKENS, Inputs
@@ -30,10 +31,12 @@ from litebert.nn.network import Network
 from litebert.runs import MODEL_FOLDER, parent_of, read_run, update_run, write_run
 from litebert.shrinking.drop import drop_layers
 from litebert.shrinking.strategies import FIXED, Fixed, Layers, Strategy, drop_similar, kept_of
+from litebert.tasks.callbacks import BestCheckpoint
 from litebert.tasks.encoding import Inputs as Encoded
 from litebert.tasks.examples import TaskData
-from litebert.tasks.finetune import BestCheckpoint, FinetuneSettings, Prepared, finetune
+from litebert.tasks.finetune import FinetuneSettings, Prepared, finetune
 from litebert.tasks.kinds import KINDS
+from litebert.tasks.metrics import IN_UNITS
 from litebert.tasks.predicting import TASK_FILE, Predictor
 from litebert.tasks.prepare import start_network, task_heads
 from litebert.train.clock import StopSignal
@@ -151,9 +154,9 @@ class Tuning:
         network, prepared = small.network.to(device), self.prepared
         predictor = Predictor(network, prepared.tokenizer, prepared.note, device, precision=numbers)
         keeper = BestCheckpoint(predictor, prepared.data, prepared.dev, patience=0)
-        figures, note = keeper.measure()
+        figures = keeper.measure()
         score = keeper.main(figures)
-        files = {TASK_FILE: note.text_of_file()}
+        files = {TASK_FILE: predictor.note.text_of_file()}
         save_model(out / MODEL_FOLDER, network, prepared.tokenizer, verb="shrink", settings={"seed": seed}, files=files)
         write_run(out, "shrink", {"seed": seed}, result={"score": score, "dev": figures})
         return _finite(score)
@@ -188,27 +191,20 @@ def _score_of(folder: Path) -> float:
 def keeping_rules(names: Sequence[Strategy], prepared: Prepared, device: str) -> dict[str, Callable[[int], Layers]]:
     """For each strategy the layers it keeps; contribution is measured on the task's dev texts."""
     network = prepared.source.network
-    depth = network.config.encoder.num_layers
-    rules: dict[str, Callable[[int], Layers]] = {}
+    rules: dict[Strategy, Fixed] = dict(FIXED)
+    if "contribution" in names:
+        inputs = (one for part in prepared.dev for one in packed(part.inputs, device))
+        cosines = contribution(network.to(device).encoder, inputs)
+        network.to("cpu")
+        rules["contribution"] = lambda _, count: drop_similar(cosines, count)
     for name in names:
-        if name == "contribution":
-            inputs = (one for part in prepared.dev for one in packed(part.inputs, device))
-            cosines = contribution(network.to(device).encoder, inputs)
-            network.to("cpu")
-            rules[name] = partial(_keep_unlike, cosines)
-        elif name in FIXED:
-            rules[name] = partial(_keep_fixed, FIXED[name], depth)
-        else:
+        if name not in rules:
             raise InputError(f"strategy {name} uses another loss than the task's; choose {', '.join(USUAL)}")
-    return rules
+    return {name: partial(_kept, rules[name], network.config.encoder.num_layers) for name in names}
 
 
-def _keep_unlike(cosines: Sequence[float], count: int) -> Layers:
-    return kept_of(len(cosines), drop_similar(cosines, count))
-
-
-def _keep_fixed(rule: Fixed, depth: int, count: int) -> Layers:
-    return kept_of(depth, rule(depth, count))
+def _kept(drop: Fixed, depth: int, count: int) -> Layers:
+    return kept_of(depth, drop(depth, count))
 
 
 def note_runs(settings: FinetuneSettings, facts: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
@@ -237,8 +233,6 @@ def comparable(settings: FinetuneSettings, prepared: Prepared, schedule: DropSch
 
 def check_metric(data: TaskData) -> None:
     """An error where the score is not a share, so that a tolerance in percent has no meaning."""
-    from litebert.tasks.metrics import IN_UNITS
-
     if data.metrics[0] in IN_UNITS:
         raise InputError(
             f"{data.name} is scored by {data.metrics[0]}, which is not a share, so a tolerance has no meaning"
@@ -252,11 +246,11 @@ def with_head(prepared: Prepared, kept: Layers) -> Network:
 
 
 def inference_seconds(
-    networks: Sequence[Network], prepared: Prepared, where: str, *, inputs: int | None = None, rounds: int = ROUNDS
+    networks: Sequence[Network], prepared: Prepared, where: str, *, rounds: int = ROUNDS
 ) -> list[float]:
     """Seconds per input of each network; every round times all of them, so that a busy machine slows all alike."""
     device = torch.device(where)
-    items = list(islice(cycle(prepared.dev[0].items), inputs or TIMED[device.type]))  # fewer would leave a GPU idle
+    items = list(islice(cycle(prepared.dev[0].items), TIMED[device.type]))  # fewer would leave a GPU idle
     encoded = KINDS[prepared.data.kind].encode(items, prepared.tokenizer, prepared.note.encoding())
     numbers = default_precision(device)
     predictors = [
@@ -275,13 +269,11 @@ def inference_seconds(
 
 def packed(encoded: Encoded, device: str) -> Iterator[Inputs]:
     """The inputs of a task as packed batches of a bounded number of tokens."""
-    lengths = encoded.lengths.tolist()
     first = 0
-    while first < len(lengths):
-        last = first + 1
-        while last < len(lengths) and sum(lengths[first : last + 1]) <= BATCH_TOKENS:
-            last += 1
+    while first < len(encoded):
+        most = np.searchsorted(encoded.starts, encoded.starts[first] + BATCH_TOKENS, side="right") - 1
+        last = max(first + 1, int(most))
         some = slice(int(encoded.starts[first]), int(encoded.starts[last]))
         ids, segments = (torch.from_numpy(part[some]).long().to(device) for part in (encoded.ids, encoded.segments))
-        yield Inputs(ids, Layout.of(lengths[first:last], device), segments)
+        yield Inputs(ids, Layout.of(encoded.lengths[first:last].tolist(), device), segments)
         first = last

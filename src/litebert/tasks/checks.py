@@ -9,11 +9,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from litebert.tasks.examples import Example, Item, Question, TaskData
+from litebert.tasks.examples import Example, Item, Question, TaskData, text_key
 from litebert.tasks.kinds import KINDS
-from litebert.tasks.splits import text_key
 
-UNEVEN = 0.8  # a share of the rows above which one class makes accuracy say little
+UNEVEN = 0.8  # a share of the rows above which one class makes accuracy uninformative
 FEW = 10  # fewer examples of a class than this are hard to learn from
 LONG_CHARACTERS = 100_000
 PIECES_PER_WORD = 1.3
@@ -73,41 +72,34 @@ def _spellings(labels: Sequence[str]) -> list[str]:
 
 
 def _balance(data: TaskData, dev: Sequence[Item]) -> list[str]:
-    counts = _class_counts(data.train)
-    kind = KINDS[data.kind]
+    kind, counts, in_dev = KINDS[data.kind], _class_counts(data.train), _class_counts(dev)
     if not kind.has_classes or not counts:
         return []
     found = []
-    names = [data.labels[index] for index, _ in counts.most_common()]
-    first, most = counts.most_common(1)[0]
-    if kind.single_label and most > UNEVEN * len(data.train):
+    common = [(data.labels[index], count) for index, count in counts.most_common()]
+    (first, most), total = common[0], len(data.train)
+    if kind.single_label and most > UNEVEN * total:
         found.append(
-            f"{most / len(data.train):.0%} of the training rows are '{data.labels[first]}': saying that of all "
-            "is as accurate, so look at macro F1 or Matthews"
+            f"{most / total:.0%} of the training rows are '{first}': predicting that for all rows is as accurate, so "
+            "look at macro F1 or Matthews"
         )
-    rare = [
-        f"'{name}' ({counts[data.labels.index(name)]})" for name in names if 0 < counts[data.labels.index(name)] < FEW
-    ]
+    rare = [f"'{name}' ({count})" for name, count in common if count < FEW]
     if rare:
         found.append(f"few training rows of {_few(rare)}: fewer than {FEW} examples are hard to learn from")
     absent = [f"'{name}'" for index, name in enumerate(data.labels) if not counts[index]]
     if absent:
-        found.append(f"no training rows of {_few(absent)}: the model will never say so")
-    untested = [f"'{data.labels[index]}'" for index in counts if dev and not _class_counts(dev)[index]]
+        found.append(f"no training rows of {_few(absent)}: the model will never predict it")
+    untested = [f"'{data.labels[index]}'" for index in counts if dev and not in_dev[index]]
     if untested:
         found.append(f"no dev rows of {_few(untested)}: nothing will be known about them")
     return found
 
 
 def _class_counts(items: Sequence[Item]) -> Counter[int]:
-    counts: Counter[int] = Counter()
-    for item in items:
-        target = item.target if isinstance(item, Example) else None
-        if isinstance(target, tuple):
-            counts.update(target)
-        elif isinstance(target, int):
-            counts[target] += 1
-    return counts
+    """How often each label is a target, in the order in which they first occur."""
+    targets = [item.target for item in items if isinstance(item, Example)]
+    sets = [target if isinstance(target, tuple) else (target,) for target in targets]
+    return Counter(label for labels in sets for label in labels if isinstance(label, int))
 
 
 def _lengths(train: Sequence[Item], max_length: int) -> list[str]:
@@ -120,14 +112,11 @@ def _lengths(train: Sequence[Item], max_length: int) -> list[str]:
             f"row '{longest.key}' has {num_characters(longest):,} characters: only its beginning will be read; is it "
             "one text, or a file that was pasted in?"
         )
-    spans = isinstance(longest, Question)  # a long passage is read in windows, nothing is lost
-    cut = (
-        0 if spans else sum(estimated_pieces(item) > max_length for item in train if num_characters(item) > max_length)
-    )
-    if cut > 0.02 * len(train):
-        found.append(
-            f"about {cut / len(train):.0%} of the training rows are longer than {max_length} tokens and are cut"
-        )
+    if not isinstance(longest, Question):  # a long passage is read in windows, nothing is lost
+        cut = sum(num_characters(item) > max_length and estimated_pieces(item) > max_length for item in train)
+        if cut > 0.02 * len(train):
+            share = f"{cut / len(train):.0%}"
+            found.append(f"about {share} of the training rows are longer than {max_length} tokens and are cut")
     return found
 
 
@@ -157,7 +146,7 @@ def _leak(train: Sequence[Item], dev: Sequence[Item]) -> list[str]:
         return []
     return [
         f"{len(seen):,} of {len(dev):,} dev rows ({len(seen) / len(dev):.1%}) are in the training data, too, such as "
-        f"'{seen[0].key}': their scores are of memory"
+        f"'{seen[0].key}': their scores measure memory"
     ]
 
 

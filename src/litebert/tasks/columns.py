@@ -1,4 +1,4 @@
-"""Which columns of a table hold the text, the label, the options, and what kind of task they make: told, or guessed.
+"""Which columns of a table hold the text, the label, the options, and what kind of task they make: named, or guessed.
 
 Guesses go by the names of columns, then by what is in them. A guess is always reported, and where two columns are
 equally good nothing is guessed: the error asks for the column.
@@ -6,7 +6,7 @@ equally good nothing is guessed: the error asks for the column.
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from litebert.data.separated import Cell, has_content, is_repeated
@@ -17,7 +17,7 @@ from litebert.tasks.examples import Kind
 Names = str | Sequence[str] | None  # columns as a person names them: "a", "a,b", "a+b", ["a", "b"]
 
 KEYS = ("id", "key", "idx", "index", "guid", "uid", "qid", "q_id")
-# Names of label columns, from those that say it best; several of one line are equally good.
+# Names of label columns, the clearest first; names on one line are equally good.
 LABELS = (
     ("label",),
     ("labels",),
@@ -40,6 +40,7 @@ TEXTS = (
     *("query", "question", "abstract", "title", "subject", "headline", "tweet"),
 )
 PASSAGES = ("passage", "article", "context", "story", "premise")
+QUESTIONS = ("question", "query", "sentence", "text")
 OPTION_LISTS = ("options", "choices", "endings")
 OPTION_NAME = re.compile(r"(choice|option|answer|ending)[_ ]?([0-9]|[a-h])", re.IGNORECASE)
 SEPARATORS = (";", "|", ",")  # of labels within one cell
@@ -67,7 +68,7 @@ class Columns:
         return tuple("+".join(part) for part in self.texts)
 
     def describe(self) -> str:
-        """What is taken from where, for a person."""
+        """Which columns are read, in a sentence."""
         parts = [f"text from {' and '.join(self.text_parts)}"]
         if self.options:
             parts.append(f"options from {', '.join(self.options)}")
@@ -76,28 +77,76 @@ class Columns:
         return f"{'guessed: ' if self.guessed else ''}{self.kind}, {', '.join(parts)}"
 
 
+@dataclass(frozen=True)
+class TableRow:
+    """One row: its cells by column, its number from 0, and where it is for a message."""
+
+    cells: Mapping[str, Cell]
+    number: int
+    place: str
+
+    def texts(self, columns: Columns) -> list[str]:
+        """The texts of the row."""
+        return [joined_cells(self.cells, part) for part in columns.texts]
+
+    def key(self, columns: Columns) -> str:
+        """The row's id, or its number."""
+        return str(self.number if columns.key is None else self.cells[columns.key])
+
+
+def joined_cells(cells: Mapping[str, Cell], names: Sequence[str]) -> str:
+    """The text of one column, or of several joined by line ends."""
+    found = (cells[name] for name in names)
+    return "\n".join(str(cell).strip() for cell in found if not is_null(cell) and str(cell).strip())
+
+
 def find_columns(
     table: Table, *, text: Names = None, label: Names = None, kind: Kind | None = None, labelled: bool = True
 ) -> Columns:
     """The columns of a table; ``labelled`` says whether it must have a label."""
     options = option_columns(table) if kind in (None, "choice") else ()
-    answers = _named(table, ("answers",))
-    if kind == "span" or (kind is None and not text and not label and answers and _named(table, PASSAGES)):
-        return _span_columns(table, text, label)
-    labels = _told_labels(table, label) if label else ()
+    texts, labels = _named_texts(table, text), tuple(require(table, name) for name in _split_names(table, label))
+    key, guessed = _key(table), not (texts and (labels or not labelled))
+    if kind == "span" or (
+        kind is None and not texts and not labels and _named(table, ("answers",)) and _named(table, PASSAGES)
+    ):
+        texts = texts or _passage_and_question(table, ("question",), "span")
+        if not labels and (labelled or _named(table, ("answers",))):
+            labels = (require(table, "answers"),)
+        return Columns(kind="span", texts=texts, labels=labels[:1], key=key, guessed=guessed)
     if kind == "choice" or (options and kind is None):
-        return _choice_columns(table, options, text, labels, labelled)
-    told = bool(text and labels) or (bool(text) and not labelled)
-    key = _key(table)
-    if not labels:
-        labels = _guess_label(table, used=_flat(_told_texts(table, text)), required=labelled)
-    texts = _told_texts(table, text) or _guess_texts(table, used=(*labels, *([key] if key else [])))
+        if not options:
+            raise InputError(
+                f"{table.source} has no columns of options; name them option_a, option_b..., or give a list 'options'"
+            )
+        answer = labels[0] if labels else _named(table, [name for name in ANSWERS if name not in options])
+        if answer is None and labelled:
+            raise InputError(f"which column of {table.source} holds the correct option? Choose with label=")
+        texts = texts or _passage_and_question(table, QUESTIONS, "choice")
+        found = (answer,) if answer else ()
+        return Columns(kind="choice", texts=texts, labels=found, options=options, key=key, guessed=guessed)
+    labels = labels or _guess_label(table, used=_flat(texts), required=labelled)
+    texts = texts or _guess_texts(table, used=(*labels, *([key] if key else [])))
     separator = ""
     if kind is None:
         kind, separator = guess_kind(table, labels) if labels else ("classify", "")
     elif kind == "multilabel" and len(labels) == 1:
-        separator = _any_separator(table.column(labels[0]))
-    return Columns(kind=kind, texts=texts, labels=labels, key=key, separator=separator, guessed=not told)
+        words = [cell for cell in table.column(labels[0]) if isinstance(cell, str)]
+        separator = next((sign for sign in SEPARATORS if any(sign in cell for cell in words)), "")
+    return Columns(kind=kind, texts=texts, labels=labels, key=key, separator=separator, guessed=guessed)
+
+
+def _passage_and_question(table: Table, questions: Sequence[str], kind: Kind) -> tuple[tuple[str, ...], ...]:
+    """The text of a choice or of a question about a passage, which a choice can do without."""
+    question = _named(table, questions)
+    passage = _named(table, [name for name in PASSAGES if name != question])
+    if kind == "span" and (passage is None or question is None):
+        raise InputError(
+            f"{table.source} needs the columns context, question and answers; choose others with text= and label="
+        )
+    if question is None:
+        raise InputError(f"{table.source} has options but no column 'question'; choose with text=passage,question")
+    return ((passage,), (question,)) if passage else ((question,),)
 
 
 def option_columns(table: Table) -> tuple[str, ...]:
@@ -130,7 +179,7 @@ def require(table: Table, name: str) -> str:
     return found
 
 
-def _told_texts(table: Table, text: Names) -> tuple[tuple[str, ...], ...]:
+def _named_texts(table: Table, text: Names) -> tuple[tuple[str, ...], ...]:
     """``a`` is one text, ``a,b`` or a list a pair, ``a+b`` two columns joined into one text."""
     parts = tuple(
         (require(table, part),)
@@ -147,13 +196,9 @@ def _told_texts(table: Table, text: Names) -> tuple[tuple[str, ...], ...]:
     return parts
 
 
-def _told_labels(table: Table, label: Names) -> tuple[str, ...]:
-    return tuple(require(table, name) for name in _split_names(table, label))
-
-
 def _split_names(table: Table, names: Names) -> list[str]:
-    """Names one by one; a comma parts them in a string, unless it belongs to the name of a column."""
-    if isinstance(names, str):
+    """Names one by one; in a string they are separated by commas, unless it belongs to the name of a column."""
+    if isinstance(names, str) and names:
         names = [names] if _named(table, (names,)) else names.split(",")
     return [str(name).strip() for name in names or ()]
 
@@ -242,43 +287,6 @@ def _mean_words(cells: Sequence[str]) -> float:
     return sum(max(len(cell.split()), sum(ord(sign) > 0x2E80 for sign in cell) / 2) for cell in cells) / len(cells)
 
 
-def _choice_columns(
-    table: Table, options: tuple[str, ...], text: Names, labels: tuple[str, ...], labelled: bool
-) -> Columns:
-    if not options:
-        raise InputError(
-            f"{table.source} has no columns of options; name them option_a, option_b..., or give a list 'options'"
-        )
-    answer = labels[0] if labels else _named(table, [name for name in ANSWERS if name not in options])
-    if answer is None and labelled:
-        raise InputError(f"which column of {table.source} holds the correct option? Choose with label=")
-    if text:
-        texts = _told_texts(table, text)
-    else:
-        question = _named(table, ("question", "query", "sentence", "text"))
-        passage = _named(table, [name for name in PASSAGES if name != question])
-        if question is None:
-            raise InputError(f"{table.source} has options but no column 'question'; choose with text=passage,question")
-        texts = ((passage,), (question,)) if passage else ((question,),)
-    told = bool(text and labels)
-    found = (answer,) if answer else ()
-    return Columns(kind="choice", texts=texts, labels=found, options=options, key=_key(table), guessed=not told)
-
-
-def _span_columns(table: Table, text: Names, label: Names) -> Columns:
-    """Questions as rows: a passage, a question, and answers as ``{"text": [...], "answer_start": [...]}``."""
-    texts = _told_texts(table, text)
-    if not texts:
-        passage, question = _named(table, PASSAGES), _named(table, ("question",))
-        if passage is None or question is None:
-            raise InputError(
-                f"{table.source} needs the columns context, question and answers; choose others with text= and label="
-            )
-        texts = ((passage,), (question,))
-    answers = _told_labels(table, label or "answers")[0]
-    return Columns(kind="span", texts=texts, labels=(answers,), key=_key(table), guessed=not (text and label))
-
-
 def _flat(parts: Sequence[Sequence[str]]) -> tuple[str, ...]:
     return tuple(name for part in parts for name in part)
 
@@ -305,9 +313,12 @@ def guess_kind(table: Table, columns: Sequence[str]) -> tuple[Kind, str]:
 
 def is_missing(cell: Cell) -> bool:
     """Whether a cell holds no label: empty, null or not a number."""
-    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
-        return True
-    return isinstance(cell, str) and cell.strip().casefold() in ("", "nan")
+    return is_null(cell) or (isinstance(cell, str) and cell.strip().casefold() in ("", "nan"))
+
+
+def is_null(cell: Cell) -> bool:
+    """Whether a cell holds nothing: null, or not a number, which is how pandas writes that."""
+    return cell is None or (isinstance(cell, float) and math.isnan(cell))
 
 
 def number_in(cell: Cell) -> float | None:
@@ -337,12 +348,6 @@ def cell_labels(cell: Cell, separator: str) -> list[str]:
         return [label_text(one) for one in cell]
     words = str(cell).split(separator) if separator else [label_text(cell)]
     return [word.strip() for word in words if word.strip()]
-
-
-def _any_separator(cells: Sequence[Cell]) -> str:
-    """What separates the labels within a cell, where something is known to."""
-    words = [cell for cell in cells if isinstance(cell, str)]
-    return next((sign for sign in SEPARATORS if any(sign in cell for cell in words)), "")
 
 
 def _separator(name: str, cells: Sequence[str]) -> str:

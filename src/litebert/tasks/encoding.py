@@ -1,30 +1,40 @@
-"""The inputs of a model as flat arrays: ids and segments of every input laid end to end, and the targets beside them.
+"""The inputs of a model as flat arrays, ids and segments of every input laid end to end, and batches made of them.
 
 What an item becomes is up to its kind of task (``kinds``): one input, one for each option, one for each window of a
-long passage. Any tokenizer will do. No torch here.
+long passage. A batch is a function of its position alone. The examples of a step are split over as many forward
+passes as its tokens need. Where shapes must be few (CUDA graphs), a batch is filled up with inputs that count for
+nothing. No torch here.
 
 R inputs, T tokens of all of them, U units of learning, L labels.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
-from typing import Any
+from itertools import count
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from litebert.text.tokenizer import Encoded, Tokenizer
-
 Integers = npt.NDArray[np.int64]
 Small = npt.NDArray[np.int32]
 Numbers = npt.NDArray[np.float32]
+Position = tuple[int, int]  # (epoch, index)
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 OUTSIDE = -1  # the place, in characters, of a token that is not of the passage,
 NULL = -2  # and of the one that stands for no answer
-NONE_WHOLE = np.empty(0, np.int64)
-NONE_REAL = np.empty(0, np.float32)
+IGNORED = -100  # a label that counts for nothing
+STEPS_AN_OCTAVE = 4  # of the sizes that batches are filled up to: at most a quarter is filling
+
+
+def _no_integers() -> Integers:
+    return np.empty(0, np.int64)
+
+
+def _no_numbers() -> Numbers:
+    return np.empty(0, np.float32)
 
 
 @dataclass(frozen=True)
@@ -62,72 +72,153 @@ class Targets:
     """Of every unit of learning: an item, or a window of a passage where that is asked about."""
 
     bounds: Integers  # (U + 1) the first input of each unit, then the number of inputs
-    labels: Integers = field(default_factory=lambda: NONE_WHOLE)  # (U) label or option; the first token of an answer
-    ends: Integers = field(default_factory=lambda: NONE_WHOLE)  # (U) the last token of the answer; else empty
-    values: Numbers = field(default_factory=lambda: NONE_REAL)  # (U) numbers, or (U, L) ones and zeros; else empty
-    answered: Numbers = field(default_factory=lambda: NONE_REAL)  # (U) 1 where a window holds the answer; else empty
+    labels: Integers = field(default_factory=_no_integers)  # (U) label or option; the first token of an answer
+    ends: Integers = field(default_factory=_no_integers)  # (U) the last token of the answer; else empty
+    values: Numbers = field(default_factory=_no_numbers)  # (U) numbers, or (U, L) ones and zeros; else empty
+    answered: Numbers = field(default_factory=_no_numbers)  # (U) 1 where a window holds the answer; else empty
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
 
 
-@dataclass
-class Pile:
-    """Inputs as they are made."""
+@dataclass(frozen=True)
+class TaskBatch:
+    """Inputs end to end, and what is to be learnt from them. Filling has the label ``IGNORED`` or the value NaN."""
 
-    ids: list[list[int]] = field(default_factory=list)
-    segments: list[list[int]] = field(default_factory=list)
-    items: list[int] = field(default_factory=list)
-    characters: list[Small] = field(default_factory=list)
+    ids: Integers
+    segments: Integers
+    positions: Integers
+    starts: Integers
+    longest: int
+    num_tokens: int  # without filling
+    num_units: int
+    labels: Integers = field(default_factory=_no_integers)
+    ends: Integers = field(default_factory=_no_integers)
+    values: Numbers = field(default_factory=_no_numbers)
+    answered: Numbers = field(default_factory=_no_numbers)
+    cells: Integers = field(default_factory=_no_integers)  # of each option, in (units, most options)
 
-    def add(self, item: int, encoded: Encoded) -> None:
-        """One more input, of this item."""
-        self.ids.append(encoded.ids)
-        self.segments.append(encoded.segments)
-        self.items.append(item)
 
-    def inputs(self) -> Inputs:
-        """All of them as arrays."""
-        lengths = [len(row) for row in self.ids]
-        return Inputs(
-            _flat(self.ids),
-            _flat(self.segments),
-            np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64),
-            np.asarray(self.items, np.int64),
-            np.concatenate(self.characters) if self.characters else np.empty((0, 2), np.int32),
+def gather(inputs: Inputs, rows: Integers, *, tokens: int = 0, sequences: int = 0, longest: int = 0) -> TaskBatch:
+    """These inputs end to end; with ``tokens`` and ``sequences``, filled up to these numbers."""
+    sizes = inputs.lengths[rows]
+    used = int(sizes.sum())
+    filling = [min(longest, tokens - done) for done in range(used, tokens, longest or 1)]
+    filling += [0] * (sequences - len(rows) - len(filling))
+    every = np.concatenate([sizes, np.asarray(filling, np.int64)])
+    starts = np.concatenate([[0], np.cumsum(every)]).astype(np.int64)
+    positions = np.arange(starts[-1]) - np.repeat(starts[:-1], every)
+    places = np.repeat(inputs.starts[:-1][rows] - starts[:-1][: len(rows)], sizes) + np.arange(used)
+    ids, segments = np.zeros(starts[-1], np.int64), np.zeros(starts[-1], np.int64)
+    ids[:used], segments[:used] = inputs.ids[places], inputs.segments[places]
+    return TaskBatch(ids, segments, positions, starts, longest or int(sizes.max()), used, len(rows))
+
+
+def token_batches(lengths: Sequence[int] | Integers, budget: int) -> list[Integers]:
+    """The indices of all inputs in batches of at most ``budget`` tokens (a longer one stands alone), longest first.
+
+    Neighbours of one length come out side by side, which the CPU's attention turns into one dense call.
+    """
+    order = np.argsort(-np.asarray(lengths, np.int64), kind="stable")
+    batches, begin, room = [], 0, budget
+    for place, length in enumerate(np.asarray(lengths, np.int64)[order].tolist()):
+        if length > room and place > begin:
+            batches.append(order[begin:place])
+            begin, room = place, budget
+        room -= length
+    return [*batches, order[begin:]] if len(order) else []
+
+
+def filled_size(tokens: int) -> int:
+    """The next of a few sizes: four to every doubling."""
+    step = max(1 << max(tokens.bit_length() - STEPS_AN_OCTAVE.bit_length(), 0), 16)
+    return -(-tokens // step) * step
+
+
+class TaskBatches:
+    """The batches of a task's training split. ``passes`` is how many forward passes a step is split over.
+
+    With ``choosing`` the inputs of a unit are options to choose from.
+    """
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        targets: Targets,
+        *,
+        batch: int,
+        passes: int = 1,
+        seed: int = 0,
+        filled: bool = False,
+        choosing: bool = False,
+    ) -> None:
+        assert len(targets) and 1 <= passes <= batch, (len(targets), passes, batch)
+        self.inputs, self.targets, self.seed, self.filled, self.choosing = inputs, targets, seed, filled, choosing
+        self.batch_size, self.passes = min(batch, len(targets)), min(passes, len(targets))
+        self.steps = -(-len(targets) // self.batch_size)  # of an epoch
+        self.options = int(np.diff(targets.bounds).max())
+        self._orders: dict[int, Integers] = {}
+
+    def len(self) -> int:
+        """How many forward passes an epoch has."""
+        return self.steps * self.passes
+
+    def advance(self, position: Position, count: int) -> Position:
+        """The position ``count`` forward passes later."""
+        epochs, index = divmod(position[1] + count, self.len())
+        return position[0] + epochs, index
+
+    def stream(self, start: Position, *, rank: int = 0, world: int = 1, workers: int = 0) -> Iterator[TaskBatch]:
+        """Batches from a position on, without end; rank r of w has every w-th. Making one takes no time to speak of."""
+        return (self.batch(*self.advance(start, rank + number * world)) for number in count())
+
+    def batch(self, epoch: int, index: int) -> TaskBatch:
+        """The examples of one forward pass."""
+        step, part = divmod(index, self.passes)
+        if epoch not in self._orders:
+            self._orders = {epoch: np.random.default_rng([self.seed, epoch]).permutation(len(self.targets))}
+        order = self._orders[epoch]
+        chosen = order[step * self.batch_size : (step + 1) * self.batch_size]
+        if len(chosen) < self.passes:  # the end of an epoch; every pass needs something
+            chosen = np.concatenate([chosen, order[: self.passes - len(chosen)]])
+        return self._make(chosen[part :: self.passes])
+
+    def _make(self, units: Integers) -> TaskBatch:
+        targets, (first, last) = self.targets, (self.targets.bounds[:-1], self.targets.bounds[1:])
+        if not self.choosing:
+            # By length: neighbours of one length are attended to in one call on a CPU.
+            units = units[np.argsort(-self.inputs.lengths[first[units]], kind="stable")]
+        counts = last[units] - first[units]
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        rows = np.repeat(first[units], counts) + within
+        most = -(-self.batch_size // self.passes)  # units of a pass
+        packed = self._filled(rows, most * self.options) if self.filled else gather(self.inputs, rows)
+        missing = most - len(units) if self.filled else 0
+        sequences = len(packed.starts) - 1
+        more = missing if self.choosing else sequences - len(rows)
+        cells = packed.cells
+        if self.choosing:
+            cells = np.full(sequences, (len(units) + missing) * self.options, np.int64)  # filling has its own cell
+            cells[: len(rows)] = np.repeat(np.arange(len(units)) * self.options, counts) + within
+        return replace(
+            packed,
+            num_units=len(units),
+            labels=_more(targets.labels, units, more, IGNORED),
+            ends=_more(targets.ends, units, more, IGNORED),
+            values=_more(targets.values, units, more, np.nan),
+            answered=_more(targets.answered, units, more, np.nan),
+            cells=cells,
         )
 
-
-class TextIds:
-    """The ids of texts, each tokenised once however often it occurs."""
-
-    def __init__(self, tokenizer: Tokenizer, texts: Sequence[str]) -> None:
-        unique = list(dict.fromkeys(texts))
-        self._ids = dict(zip(unique, tokenizer.ids_batch(unique), strict=True)) if unique else {}
-
-    def __getitem__(self, text: str) -> list[int]:
-        return self._ids[text]
+    def _filled(self, rows: Integers, most: int) -> TaskBatch:
+        """Inputs filled up to one of a few sizes; ``most`` is the largest number of them in a pass."""
+        longest, tokens = self.inputs.longest, filled_size(int(self.inputs.lengths[rows].sum()))
+        return gather(self.inputs, rows, tokens=tokens, sequences=most + 1 + tokens // 4 // longest, longest=longest)
 
 
-def joined(parts: Sequence[Inputs]) -> Inputs:
-    """Inputs of several parts, one after the other."""
-    if len(parts) == 1:
-        return parts[0]
-    ends = np.cumsum([0, *(part.starts[-1] for part in parts)])
-    starts = [part.starts[:-1] + begin for part, begin in zip(parts, ends[:-1], strict=True)]
-    return Inputs(
-        _concatenated([part.ids for part in parts], np.int32),
-        _concatenated([part.segments for part in parts], np.int32),
-        np.concatenate([*starts, ends[-1:]]).astype(np.int64),
-        _concatenated([part.items for part in parts], np.int64),
-        np.concatenate([part.characters for part in parts]) if parts else np.empty((0, 2), np.int32),
-    )
-
-
-def _flat(rows: Sequence[Sequence[int]]) -> Small:
-    total = sum(map(len, rows))
-    return np.fromiter(chain.from_iterable(rows), np.int32, count=total)
-
-
-def _concatenated(arrays: Sequence[npt.NDArray[Any]], dtype: Any) -> npt.NDArray[Any]:
-    return np.concatenate(arrays) if arrays else np.empty(0, dtype)
+def _more(values: npt.NDArray[Scalar], units: Integers, more: int, filler: float) -> npt.NDArray[Scalar]:
+    """The targets of units, and ``more`` that count for nothing; what the task does not have stays empty."""
+    if not len(values):
+        return values
+    chosen = values[units]
+    return np.concatenate([chosen, np.full((more, *chosen.shape[1:]), filler, chosen.dtype)]) if more else chosen

@@ -5,6 +5,7 @@ Readers make these, kinds and scorers take them, and none of them knows from whi
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Literal
@@ -54,27 +55,32 @@ class Choice:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Everything that is read of it, its target left out."""
         return self.passage, self.question, *self.options
 
     @property
     def readable(self) -> str:
-        """The item for a person to read."""
         options = "  ".join(f"({letter}) {text}" for letter, text in zip(LETTERS, self.options, strict=False))
         return "\n".join(text for text in (self.question, options, self.passage) if text)
 
     @property
     def has_target(self) -> bool:
-        """Whether its target is known."""
         return self.target is not None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """A stretch of a passage, and the character it starts at."""
+    """A stretch of a passage, and the character it starts at, or -1."""
 
     text: str
     start: int
+
+    @classmethod
+    def located(cls, passage: str, text: str, start: int) -> "Answer":
+        """The answer where its text really is: at ``start``, or at the nearest place that has it, or nowhere (-1)."""
+        if not text or start < 0 or passage[start : start + len(text)] != text:
+            places = [match.start() for match in re.finditer(f"(?={re.escape(text)})", passage)] if text else []
+            start = min(places, key=lambda place: abs(place - start), default=-1)
+        return cls(text=text, start=start)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,21 +96,23 @@ class Question:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Everything that is read of it, its answers left out."""
         return self.passage, self.question
 
     @property
     def readable(self) -> str:
-        """The item for a person to read."""
         return f"{self.question}\n{self.passage}"
 
     @property
     def has_target(self) -> bool:
-        """Whether its answer is known."""
         return bool(self.answers) or self.impossible
 
 
 Item = Example | Choice | Question
+
+
+def text_key(item: Item) -> tuple[str, ...]:
+    """The text of an item without differences of case and space: equal for duplicates."""
+    return tuple(" ".join(text.casefold().split()) for text in item.texts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,8 +128,8 @@ class TaskData:
     test: Mapping[str, tuple[Item, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     has_null: bool = False  # a span task where some questions have no answer, as in SQuAD 2.0
-    text: tuple[str, ...] = ()  # columns of a person's own file as --text names them: one part or two, joined by +
-    label: str = ""  # and its label column (several: parted by commas) as --label does
+    text: tuple[str, ...] = ()  # columns of a person's own file, as ``text`` names them: one part or two, joined by +
+    label: str = ""  # and its label column, as ``label`` names it; several are separated by commas
 
 
 @dataclass(frozen=True, kw_only=True)

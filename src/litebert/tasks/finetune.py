@@ -14,9 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from litebert.checkpoints.folder import save_model
 from litebert.config import changed, current_name, flat
@@ -34,15 +32,13 @@ from litebert.runs import (
     write_atomically,
     write_run,
 )
-from litebert.tasks.batches import TaskBatches
-from litebert.tasks.collapse import PROBED, CollapseWatch
-from litebert.tasks.examples import Item, ItemPrediction, TaskData
+from litebert.tasks.callbacks import PROBED, BestCheckpoint, CollapseGuard
+from litebert.tasks.encoding import TaskBatches
+from litebert.tasks.examples import TaskData
 from litebert.tasks.kinds import KINDS
-from litebert.tasks.metrics import IN_UNITS
 from litebert.tasks.objective import ANSWERABLE_WEIGHT, TaskObjective
 from litebert.tasks.predicting import BUDGET, TASK_FILE, Predictor
 from litebert.tasks.prepare import (
-    DevPart,
     FinetuneSettings,
     Prepared,
     evenly_spaced,
@@ -52,11 +48,10 @@ from litebert.tasks.prepare import (
     task_heads,
 )
 from litebert.tasks.recipes import FinetuneRecipe
-from litebert.tasks.score import compute_metrics
 from litebert.train.callbacks import Callback, DivergenceGuard, SaveStates
 from litebert.train.console import ConsoleLine
 from litebert.train.metrics import MetricsFile, RunRecord
-from litebert.train.objective import Objective, Stage, SumsOf
+from litebert.train.objective import Stage
 from litebert.train.parallel import Ranks
 from litebert.train.plot import Plot
 from litebert.train.precision import default_precision, training_precision
@@ -69,7 +64,6 @@ log = logging.getLogger(__name__)
 
 NEXT_SEED = 1000  # added to the seed after a collapse
 FORWARD_SHARE = 2  # tokens of a training pass as a multiple of those of a prediction pass
-SMALLEST = 1e-12  # of a probability, before its logarithm is taken
 SUMMARY = "seeds.json"
 
 
@@ -102,7 +96,7 @@ def finetune(
         if not settings.resume:
             _write_run(settings, prepared)
         for sentence in prepared.notes:
-            log.log(_level(settings), "%s", sentence)
+            log.log(settings.level, "%s", sentence)
         return _attempts(settings, prepared, callbacks)
 
 
@@ -112,10 +106,6 @@ def check_folder(out: Path, resume: bool) -> None:
     note = read_run(out) if resume else None
     if note is not None and note.status == "finished" and (out / MODEL_FOLDER).is_dir():
         raise InputError(f"the run in {out} is finished, its model is in {out / MODEL_FOLDER}; name another folder")
-
-
-def _level(settings: FinetuneSettings) -> int:
-    return logging.INFO if settings.watched else logging.DEBUG
 
 
 def _attempts(settings: FinetuneSettings, prepared: Prepared, callbacks: Sequence[Callback]) -> FinetuneResult:
@@ -137,139 +127,10 @@ def _attempts(settings: FinetuneSettings, prepared: Prepared, callbacks: Sequenc
             break
         failed.append({"seed": seed, "rate": rate, "step": attempt.trainer.state.step, "verdict": verdict})
         text = f"{verdict}; starting again with seed {seed + NEXT_SEED} and {recipe.restart_factor:g} times the rate"
-        log.log(_level(settings), "%s", text)
+        log.log(settings.level, "%s", text)
         shutil.rmtree(settings.out / CHECKPOINTS, ignore_errors=True)
         update_run(settings.out, result={"attempts": failed})
     return attempt.finish(verdict, tuple(failed), time.monotonic() - begun)
-
-
-class CollapseGuard(Callback):
-    """Ends an attempt that has collapsed, or, if it is the ``last`` one, only logs it."""
-
-    name = "collapse"
-
-    def __init__(self, watch: CollapseWatch, last: bool, level: int) -> None:
-        self.watch, self.last, self.level = watch, last, level
-
-    def on_start(self, trainer: Trainer) -> None:
-        self.watch.begin()
-
-    def on_figures(self, trainer: Trainer, step: int, figures: Mapping[str, float]) -> None:
-        verdict = self.watch.observe(step, figures["task_loss"])
-        if verdict and self.last:
-            log.log(self.level, "%s; there are no restarts left, so training continues", verdict)
-        elif verdict:
-            trainer.stop(verdict)
-
-    def state_dict(self) -> dict[str, Any]:
-        return self.watch.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.watch.load_state_dict(dict(state))
-
-
-class BestCheckpoint(Callback):
-    """Scores ``predictor`` on dev and remembers the best weights.
-
-    After ``patience`` scores without a better one the run ends; 0: never.
-    """
-
-    name = "keeper"  # as in states of version 0.1.0
-
-    def __init__(
-        self,
-        predictor: Predictor,
-        data: TaskData,
-        parts: Sequence[DevPart],
-        *,
-        patience: int = 0,
-        level: int = logging.INFO,
-    ) -> None:
-        self.predictor, self.data, self.parts, self.patience = predictor, data, list(parts), patience
-        self.level = level  # of messages
-        self.best: float | None = None
-        self.best_step = 0
-        self.figures: dict[str, float] = {}  # of the best
-        self.note = predictor.note  # as it was for the best
-        self.weights: dict[str, Tensor] | None = None
-        self._since = 0
-
-    def evaluate(self, _sums: SumsOf, _objective: Objective) -> dict[str, float]:
-        """Dev figures of the network in training."""
-        return self.measure()[0]
-
-    def on_score(self, trainer: Trainer, figures: Mapping[str, float]) -> None:
-        value = self.main(figures)
-        if self.best is None or value > self.best:
-            self.best, self.best_step, self.figures = value, trainer.state.step, dict(figures)
-            self.note, self._since = self.predictor.note, 0
-            self.weights = {name: tensor.detach().clone() for name, tensor in trainer.network.state_dict().items()}
-        else:
-            self._since += 1
-            if self.patience and self._since >= self.patience:
-                trainer.stop(f"dev {self.data.metrics[0]} has not risen for {self._since} scores")
-                log.log(self.level, "%s", trainer.stop_reason)
-
-    def measure(self) -> tuple[dict[str, float], Any]:
-        """The figures of every part, and the note with the threshold that gives them."""
-        found: dict[str, float] = {}
-        losses = []
-        for part in self.parts:
-            predictions = self._predictions(part)
-            metrics = compute_metrics(self.data, part.items, predictions)
-            prefix = f"{part.name}_" if len(self.parts) > 1 else ""
-            found |= {f"{prefix}{name}": value for name, value in metrics.items()}
-            losses.append(dev_loss(self.data, part.items, predictions))
-        if losses and all(math.isfinite(loss) for loss in losses):
-            found = {"loss": float(np.mean(losses)), **found}
-        return found, self.predictor.note
-
-    def _predictions(self, part: DevPart) -> list[ItemPrediction]:
-        """Predictions; where there may be no answer, with the threshold that is best for this part."""
-        scores = self.predictor.scores(part.inputs)
-        kind = KINDS[self.data.kind]
-        self.predictor.note = kind.fitted(self.predictor.note, part.items, part.inputs, scores)
-        return kind.decode(part.items, part.inputs, scores, self.predictor.note)
-
-    def main(self, figures: Mapping[str, float]) -> float:
-        """What is optimised: the first metric, the mean of it over the parts."""
-        name = self.data.metrics[0]
-        prefixes = [f"{part.name}_" for part in self.parts] if len(self.parts) > 1 else [""]
-        mean = float(np.mean([figures[prefix + name] for prefix in prefixes]))
-        return -mean if name in IN_UNITS else mean
-
-    def put_back(self, network: Network) -> None:
-        """The best weights back into the network."""
-        if self.weights is not None:
-            with torch.no_grad():
-                for name, tensor in network.state_dict().items():
-                    tensor.copy_(self.weights[name])
-            self.predictor.note = self.note
-
-    def state_dict(self) -> dict[str, Any]:
-        weights = None if self.weights is None else {name: tensor.cpu() for name, tensor in self.weights.items()}
-        return {
-            "best": self.best,
-            "best_step": self.best_step,
-            "figures": self.figures,
-            "null_threshold": self.note.null_threshold,
-            "since": self._since,
-            "weights": weights,
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.best, self.best_step, self.figures = state["best"], state["best_step"], dict(state["figures"])
-        self.note = replace(self.note, null_threshold=state["null_threshold"])
-        self._since = state["since"]
-        device = self.predictor.device
-        weights = state["weights"]
-        self.weights = None if weights is None else {name: tensor.to(device) for name, tensor in weights.items()}
-
-
-def dev_loss(data: TaskData, items: Sequence[Item], found: Sequence[ItemPrediction]) -> float:
-    """The mean loss of predictions where their probabilities tell it; NaN for spans and several labels."""
-    losses = [KINDS[data.kind].item_loss(item, one) for item, one in zip(items, found, strict=True)]
-    return float(np.mean(losses)) if losses else math.nan
 
 
 class _Attempt:
@@ -285,7 +146,7 @@ class _Attempt:
         last: bool,
     ) -> None:
         self.settings, self.prepared, self.seed = settings, prepared, seed
-        recipe, data, level = prepared.recipe, prepared.data, _level(settings)
+        recipe, data, level = prepared.recipe, prepared.data, settings.level
         device = torch.device(settings.device)
         scoring = settings.precision or default_precision(device)  # as `litebert evaluate` scores
         precision = settings.precision or training_precision(device, prepared.source.network.config.encoder.width)
@@ -300,13 +161,14 @@ class _Attempt:
         self.best = BestCheckpoint(predictor, data, parts, patience=recipe.patience, level=level)
         assert recipe.steps is not None
         kind = KINDS[data.kind]
-        probed = kind.encode(evenly_spaced(prepared.train, PROBED), prepared.tokenizer, prepared.note.encoding())
-        self.collapse = CollapseWatch(
+        self.collapse = CollapseGuard(
             predictor,
-            probed,
+            kind.encode(evenly_spaced(prepared.train, PROBED), prepared.tokenizer, prepared.note.encoding()),
             chance=kind.chance_loss(prepared.train, prepared.inputs, len(data.labels)),
             steps=recipe.steps,
             warmup=recipe.schedule.warmup,
+            last=last,
+            level=level,
         )
         own = TaskObjective(data.kind, prepared.inputs.longest, options=batches.options, answerable=heads.answerable)
         stage = Stage("train", 0.0, batches, own, weights={"answerable": ANSWERABLE_WEIGHT})
@@ -322,22 +184,27 @@ class _Attempt:
             ends=False,
             read_facts=_current_facts,
         )
-        run, reporting = settings.out, list[Callback]()
+        run = settings.out
+        watching = [self.saver, DivergenceGuard(self.saver, rollbacks=1), self.best, self.collapse]
         if settings.watched:
-            reporting = [MetricsFile(run), ConsoleLine(), RunRecord(run), Plot(run)]
-        guards = [DivergenceGuard(self.saver, rollbacks=1), self.best, CollapseGuard(self.collapse, last, level)]
+            watching += [MetricsFile(run), ConsoleLine(), RunRecord(run), Plot(run)]
         self.trainer = Trainer(
             self.network,
             [stage],
             train,
-            [self.saver, *guards, *reporting, *callbacks],
+            [*watching, *callbacks],
             ranks=Ranks.alone(device),
             evaluate=self.best.evaluate,
         )
 
     def _train_settings(self, device: torch.device, precision: Precision) -> tuple[TaskBatches, TrainSettings]:
-        settings, prepared, recipe = self.settings, self.prepared, self.prepared.recipe
-        assert recipe.steps is not None
+        settings, prepared, recipe, steps = (
+            self.settings,
+            self.prepared,
+            self.prepared.recipe,
+            self.prepared.recipe.steps,
+        )
+        assert steps is not None
         batch = min(recipe.batch, len(prepared.targets))
         expected = batch * len(prepared.inputs.ids) / len(prepared.targets)
         room = FORWARD_SHARE * BUDGET[device.type]
@@ -354,7 +221,7 @@ class _Attempt:
             choosing=KINDS[prepared.data.kind].chooses,
         )
         return batches, TrainSettings(
-            bound=Bound(steps=recipe.steps, seconds=settings.budget),
+            bound=Bound(steps=steps, seconds=settings.budget),
             optimiser=recipe.optimiser,
             schedule=recipe.schedule,
             batch_tokens=((0.0, batches.passes),),  # counted in forward passes
@@ -363,8 +230,9 @@ class _Attempt:
             compiled=settings.compiled,
             cuda_graphs=cuda_graphs,
             seed=self.seed,
-            score_steps=_score_steps(recipe, batches.steps),
-            log_every=min(50, max(1, recipe.steps // 40)),
+            # An epoch or less; one score is one at the end.
+            score_steps=steps if recipe.scores == 1 else max(1, min(batches.steps, -(-steps // recipe.scores))),
+            log_every=min(50, max(1, steps // 40)),
         )
 
     def run(self, resume: bool) -> str:
@@ -399,8 +267,8 @@ class _Attempt:
             best.put_back(self.network)
             if any(part.items != whole.items for part, whole in zip(best.parts, prepared.dev, strict=True)):
                 best.parts = list(prepared.dev)
-                figures, best.note = best.measure()
-                score = best.main(figures)
+                figures = best.measure()
+                best.note, score = best.predictor.note, best.main(figures)
             save_model(
                 settings.out / MODEL_FOLDER,
                 self.network,
@@ -421,12 +289,6 @@ def _current_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Facts of a state with the recipe's fields under their names of today."""
     recipe = {current_name(FinetuneRecipe, name, value): value for name, value in facts["recipe"].items()}
     return {**facts, "recipe": recipe}
-
-
-def _score_steps(recipe: FinetuneRecipe, epoch: int) -> int:
-    """Steps between scores: an epoch or less; one score is one at the end."""
-    assert recipe.steps is not None
-    return recipe.steps if recipe.scores == 1 else max(1, min(epoch, -(-recipe.steps // recipe.scores)))
 
 
 def _write_run(settings: FinetuneSettings, prepared: Prepared) -> None:
@@ -489,7 +351,7 @@ def finetune_seeds(settings: FinetuneSettings, data: TaskData, seeds: int) -> tu
             seed = settings.seed + number
             results.append(_one_seed(settings, data, prepared, seed))
             if results[-1].status == "stopped":
-                raise InputError(f"stopped at seed {seed}; the same command with --resume continues")
+                raise InputError(f"stopped at seed {seed}; the same command with resume continues")
             log.info("seed %d: %s %.4f", seed, data.metrics[0], results[-1].score)
         found = _summary(data.metrics[0], results, settings.seed)
         _keep_best(settings.out, found)

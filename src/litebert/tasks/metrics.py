@@ -11,8 +11,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,13 +46,8 @@ def binary_f1(targets: Sequence[int], found: Sequence[int]) -> float:
 def macro_f1(targets: Sequence[int], found: Sequence[int]) -> float:
     """The mean of the F1 of every label that occurs."""
     table = confusion(targets, found, 1 + max(*targets, *found))
-    wanted, given = table.sum(1), table.sum(0)
-    scores = [
-        _f1(int(table[label, label]), int(wanted[label]), int(given[label]))
-        for label in range(len(table))
-        if wanted[label] + given[label]
-    ]
-    return float(np.mean(scores))
+    rows = zip(np.diag(table).tolist(), table.sum(1).tolist(), table.sum(0).tolist(), strict=True)
+    return float(np.mean([_f1(*row) for row in rows if row[1] + row[2]]))
 
 
 def matthews(targets: Sequence[int], found: Sequence[int]) -> float:
@@ -89,22 +83,20 @@ def root_mean_squared_error(targets: Sequence[float], found: Sequence[float]) ->
     return float(np.sqrt(np.mean((np.asarray(targets, np.float64) - np.asarray(found, np.float64)) ** 2)))
 
 
-def exact_sets(targets: Sequence[LabelSet], found: Sequence[LabelSet]) -> float:
+def exact_sets(targets: Sequence[LabelSet], found: Sequence[LabelSet], num_labels: int) -> float:
     """The share of items whose every label is right."""
     return float(np.mean([set(wanted) == set(given) for wanted, given in zip(targets, found, strict=True)]))
 
 
-def micro_f1(targets: Sequence[LabelSet], found: Sequence[LabelSet]) -> float:
+def micro_f1(targets: Sequence[LabelSet], found: Sequence[LabelSet], num_labels: int) -> float:
     """F1 over all labels of all items at once."""
-    right, wanted, given = _set_counts(targets, found, 1 + _largest(targets, found))
-    return _f1(int(right.sum()), int(wanted.sum()), int(given.sum()))
+    return _f1(*(int(counts.sum()) for counts in set_counts(targets, found, num_labels)))
 
 
 def macro_set_f1(targets: Sequence[LabelSet], found: Sequence[LabelSet], num_labels: int) -> float:
     """The mean of the F1 of every label, those that never occur counting 0."""
-    right, wanted, given = _set_counts(targets, found, num_labels)
-    rows = zip(right.tolist(), wanted.tolist(), given.tolist(), strict=True)
-    return float(np.mean([_f1(*row) for row in rows]))
+    counts = (array.tolist() for array in set_counts(targets, found, num_labels))
+    return float(np.mean([_f1(*row) for row in zip(*counts, strict=True)]))
 
 
 def set_f1(wanted: LabelSet, given: LabelSet) -> float:
@@ -114,8 +106,7 @@ def set_f1(wanted: LabelSet, given: LabelSet) -> float:
     return _f1(len(set(wanted) & set(given)), len(set(wanted)), len(set(given)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class AnswerScore:
+class AnswerScore(NamedTuple):
     """How good one answer is."""
 
     exact: float
@@ -129,7 +120,7 @@ def normalise(text: str) -> str:
 
 def score_answer(question: Question, found: str) -> AnswerScore:
     """Exact match and F1 of ``found`` against the right answer closest to it; empty is right where there is none."""
-    # Answers of which normalisation leaves nothing do not count (SQuAD 2.0's evaluator), lest silence be right.
+    # Answers of which normalisation leaves nothing do not count (SQuAD 2.0's evaluator), or no answer would be right.
     answers = [answer.text for answer in question.answers if normalise(answer.text)]
     if question.impossible or not answers:
         answers = [""]
@@ -151,28 +142,18 @@ def score_answers(questions: Sequence[Question], found: Mapping[str, str]) -> di
     return result
 
 
-@dataclass(frozen=True, kw_only=True)
-class NullThreshold:
-    """Say "no answer" where the odds of it are above ``value``: what that gives."""
-
-    value: float
-    score: float
-
-
 def best_threshold(
     questions: Sequence[Question], found: Mapping[str, str], odds: Mapping[str, float], *, metric: str = "f1"
-) -> NullThreshold:
-    """The threshold on ``odds`` (of having no answer, higher is surer) that is best for ``metric``.
+) -> tuple[float, float]:
+    """The threshold on ``odds`` (of having no answer, higher is surer) that is best for ``metric``, and its score.
 
-    ``found`` holds the best answer that is not empty. Unlike the official script, questions with equal odds change
-    sides together, so that the score is one that the threshold really gives.
+    ``found`` holds the best answer that is not empty; with odds above the threshold there is none. Unlike the official
+    script, questions with equal odds change sides together, so that the score is one that the threshold really gives.
     """
     gains: dict[float, float] = {}
     silent = 0.0
     for question in questions:
-        text = found[question.key]
-        none = score_answer(question, "")
-        some = score_answer(question, text)
+        none, some = score_answer(question, ""), score_answer(question, found[question.key])
         before, after = (none.f1, some.f1) if metric == "f1" else (none.exact, some.exact)
         silent += before
         gains[odds[question.key]] = gains.get(odds[question.key], 0.0) + after - before
@@ -181,7 +162,7 @@ def best_threshold(
         total += gains[value]
         if total > score:
             best, score = value, total
-    return NullThreshold(value=best, score=score / max(1, len(questions)))
+    return best, score / max(1, len(questions))
 
 
 def _f1(right: int, wanted: int, given: int) -> float:
@@ -208,11 +189,7 @@ def _ranks(values: Sequence[float]) -> Floats:
     return means[place]
 
 
-def _largest(targets: Sequence[LabelSet], found: Sequence[LabelSet]) -> int:
-    return max((label for labels in (*targets, *found) for label in labels), default=0)
-
-
-def _set_counts(
+def set_counts(
     targets: Sequence[LabelSet], found: Sequence[LabelSet], num_labels: int
 ) -> tuple[Counts, Counts, Counts]:
     """For each label: how often rightly given, how often wanted, how often given."""

@@ -19,7 +19,7 @@ from litebert.nn.attention import keys_allowed, pad
 from litebert.nn.heads import MultipleChoice, Span
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
-from litebert.tasks.batches import IGNORED, TaskBatch
+from litebert.tasks.encoding import IGNORED, TaskBatch
 from litebert.tasks.examples import Kind
 from litebert.tasks.kinds import KINDS
 from litebert.train.objective import Part

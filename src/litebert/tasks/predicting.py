@@ -15,8 +15,7 @@ from litebert.checkpoints.folder import load_model, model_folder
 from litebert.config import build
 from litebert.errors import InputError
 from litebert.nn.network import Network, NetworkConfig
-from litebert.tasks.batches import gather, token_batches
-from litebert.tasks.encoding import Inputs, Integers
+from litebert.tasks.encoding import Inputs, Integers, gather, token_batches
 from litebert.tasks.examples import TASK_FILE, Item, ItemPrediction, TaskSpec
 from litebert.tasks.kinds import KINDS, HeadScores, TaskKind, check_fits
 from litebert.tasks.kinds.base import Floats
@@ -40,7 +39,6 @@ class Predictor:
     note: TaskSpec
     device: torch.device
     depth: int | None = None
-    budget: int = 0
     precision: Precision = "fp32"
 
     @property
@@ -53,7 +51,8 @@ class Predictor:
         for first in range(0, len(items), CHUNK):
             some = items[first : first + CHUNK]
             inputs = self.kind.encode(some, self.tokenizer, self.note.encoding())
-            found += self.predict_encoded(some, inputs, _counted(progress, len(found), len(some)))
+            before = len(found)
+            found += self.predict_encoded(some, inputs, lambda share: progress(before + int(share * len(some))))  # noqa: B023
         return found
 
     def predict_encoded(
@@ -67,7 +66,7 @@ class Predictor:
     def scores(self, inputs: Inputs, progress: Callable[[float], None] = lambda _: None) -> HeadScores:
         """What the head gives for every input; ``progress`` gets the share of them that is done."""
         found = {name: np.zeros(0, np.float32) for name in ("scores", "ends", "answerable")}
-        done, budget = 0, self.budget or BUDGET.get(self.device.type, BUDGET["cpu"])
+        done, budget = 0, BUDGET.get(self.device.type, BUDGET["cpu"])
         with torch.no_grad(), _evaluating(self.network), cast(self.precision, self.device):
             for rows in token_batches(inputs.lengths, budget):
                 progress(done / len(inputs))
@@ -105,11 +104,6 @@ def _evaluating(network: Network) -> Iterator[None]:
     finally:
         if was_training:
             network.train()
-
-
-def _counted(progress: Callable[[int], None], before: int, items: int) -> Callable[[float], None]:
-    """Turns the share of some items that is done into the number done with those before them."""
-    return lambda share: progress(before + int(share * items))
 
 
 def load_predictor(folder: Path | str, *, device: str = "auto", depth: int | None = None) -> Predictor:

@@ -4,6 +4,7 @@ And how a run begins: with the encoder of a pretrained model and a new head for 
 """
 
 import hashlib
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from litebert.runs import Parent
 from litebert.tasks.checks import remember
 from litebert.tasks.encoding import Inputs, Targets
 from litebert.tasks.examples import EncodingSettings, Example, Item, TaskData, TaskSpec
-from litebert.tasks.kinds import KINDS, TaskKind
+from litebert.tasks.kinds import KINDS
 from litebert.tasks.objective import TaskObjective
 from litebert.tasks.recipes import FinetuneRecipe, settled
 from litebert.text.tokenizer import Tokenizer
@@ -47,6 +48,11 @@ class FinetuneSettings:
     save_steps: int | None = None
     watched: bool = True  # figures on screen and in files, messages at the level of information
 
+    @property
+    def level(self) -> int:
+        """The level of messages."""
+        return logging.INFO if self.watched else logging.DEBUG
+
 
 @dataclass(frozen=True)
 class DevPart:
@@ -58,28 +64,21 @@ class DevPart:
 
 
 class Teaching(Protocol):
-    """A teacher and how to learn from it. The same one serves any number of runs."""
+    """A teacher and how to learn from it, as ``litebert.distillation`` has it. One serves any number of runs."""
 
     def begin(
         self, own: TaskObjective, network: Network, device: torch.device
     ) -> tuple[Objective, Mapping[str, float]]:
-        """The objective that takes the place of the task's own, and the weights of its parts.
-
-        What it must learn besides (a projection) it adds to the heads of the network.
-        """
-        ...
+        """The objective instead of the task's own, and the weights of its parts; it may add heads to the network."""
 
     def end(self, network: Network) -> None:
         """Take out of the network what ``begin`` put there."""
-        ...
 
     def facts(self) -> Mapping[str, Any]:
         """What must be the same when a run is resumed, as plain values."""
-        ...
 
     def parents(self) -> list[Parent]:
-        """The teacher, for the note of a run."""
-        ...
+        """The teacher, for run.json."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ class Prepared:
 def prepare(settings: FinetuneSettings, data: TaskData, source: Loaded | None = None) -> Prepared:
     """Read the model (unless ``source`` is it) and encode the data, once."""
     if not data.train:
-        raise InputError(f"there is no training data of {data.name}; --data names a folder or file that has some")
+        raise InputError(f"there is no training data of {data.name}; data names a folder or file that has some")
     train = tuple(item for item in data.train if item.has_target)
     if not train:
         raise InputError(f"no training item of {data.name} has a label")
@@ -113,7 +112,7 @@ def prepare(settings: FinetuneSettings, data: TaskData, source: Loaded | None = 
     if tokenizer.vocab_size > encoder.vocab_size:
         raise InputError(
             f"the tokenizer in {settings.model} has {tokenizer.vocab_size} pieces but the model only "
-            f"{encoder.vocab_size}; they are not of one model"
+            f"{encoder.vocab_size}; they do not belong together"
         )
     limit = min(512, encoder.max_positions) if encoder.positions == "absolute" else 512
     length = min(settings.recipe.length or limit, limit)
@@ -127,13 +126,12 @@ def prepare(settings: FinetuneSettings, data: TaskData, source: Loaded | None = 
     if recipe.length != length:
         inputs = kind.encode(train, tokenizer, encoding)
     targets = kind.targets(train, inputs, len(data.labels))
+    labelled = {name: tuple(item for item in items if item.has_target) for name, items in data.dev.items()}
     dev = tuple(
-        _dev_part(kind, name, [item for item in items if item.has_target], tokenizer, encoding, 0)
-        for name, items in data.dev.items()
+        DevPart(name, items, kind.encode(items, tokenizer, encoding)) for name, items in labelled.items() if items
     )
-    dev = tuple(part for part in dev if part.items)
     if not dev:
-        raise InputError(f"there is no dev data of {data.name} to choose the best model with; give some with --dev")
+        raise InputError(f"there is no dev data of {data.name} to choose the best model with; give some as dev")
     note = TaskSpec(
         task=data.name,
         kind=data.kind,
@@ -152,15 +150,6 @@ def prepare(settings: FinetuneSettings, data: TaskData, source: Loaded | None = 
     )
 
 
-def _dev_part(
-    kind: TaskKind, name: str, items: Sequence[Item], tokenizer: Tokenizer, encoding: EncodingSettings, most: int
-) -> DevPart:
-    """Items to score with: all, or ``most`` of them, evenly spaced."""
-    if most and len(items) > most:
-        items = [items[int(place)] for place in np.linspace(0, len(items) - 1, most)]
-    return DevPart(name, tuple(items), kind.encode(items, tokenizer, encoding))
-
-
 def _fingerprint(inputs: Inputs, targets: Targets) -> str:
     digest = hashlib.sha256()
     for array in (inputs.ids, inputs.segments, inputs.starts, targets.labels, targets.ends, targets.values):
@@ -168,17 +157,18 @@ def _fingerprint(inputs: Inputs, targets: Targets) -> str:
     return digest.hexdigest()[:16]
 
 
+def evenly_spaced(items: Sequence[Item], most: int) -> tuple[Item, ...]:
+    """At most this many items, from the first to the last."""
+    return tuple(items[int(place)] for place in np.linspace(0, len(items) - 1, min(most, len(items))))
+
+
 def sampled_part(part: DevPart, prepared: Prepared, most: int) -> DevPart:
-    """A part of dev, or ``most`` of its items."""
+    """A part of dev, or ``most`` of its items; 0: all."""
     if not most or len(part.items) <= most:
         return part
-    kind = KINDS[prepared.data.kind]
-    return _dev_part(kind, part.name, part.items, prepared.tokenizer, prepared.note.encoding(), most)
-
-
-def evenly_spaced(items: Sequence[Item], most: int) -> list[Item]:
-    """At most this many items, from the first to the last."""
-    return [items[int(place)] for place in np.linspace(0, len(items) - 1, min(most, len(items)))]
+    items = evenly_spaced(part.items, most)
+    encoded = KINDS[prepared.data.kind].encode(items, prepared.tokenizer, prepared.note.encoding())
+    return DevPart(part.name, items, encoded)
 
 
 def load_source(model: str | Path) -> Loaded:

@@ -83,7 +83,7 @@ def read_finetune_recipe(
     if settings == "paper":
         name = SHARED.get(task, task)
         if name not in names:
-            raise InputError(f"the paper has no settings for {task}; it has some for {', '.join(names)} (--settings)")
+            raise InputError(f"the paper has no recipe for {task}; use budget, or a task of {', '.join(names)}")
     else:
         name = kind if kind in names else "any"
     asked = nested(FinetuneRecipe, parse_overrides(overrides), notice=True)
@@ -118,14 +118,8 @@ def settled(
         if warmup < RISKY_WARMUP:
             notes.append(f"a model of this shape needs a warm-up: {RISKY_WARMUP:.0%} of the run")
             warmup = RISKY_WARMUP
-    settings = {
-        "optimiser.rate": rate,
-        "schedule.warmup": warmup,
-        "warmup_steps": None,
-        "length": length,
-        "steps": steps,
-    }
-    return changed(recipe, settings), notes
+    settings = {"optimiser.rate": rate, "schedule.warmup": warmup, "warmup_steps": None}
+    return changed(recipe, {**settings, "length": length, "steps": steps}), notes
 
 
 def known_to_fail(encoder: EncoderConfig) -> bool:

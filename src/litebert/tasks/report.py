@@ -6,10 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from litebert.report import BLUE, Item, Note, Plot, Report, Section, Table, notes
-from litebert.tasks.evaluate import TOGETHER, Evaluation
 from litebert.tasks.kinds import KINDS
 from litebert.tasks.metrics import IN_UNITS
-from litebert.tasks.score import Hard, Scores
+from litebert.tasks.score import TOGETHER, Evaluation, Hard, Scores
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,23 +63,17 @@ def metric_rows(parts: Sequence[Scores]) -> list[list[str]]:
 
 def _sections(scores: Scores, prefix: str) -> list[Section]:
     """What is shown of one split."""
-    sections = []
-    if scores.by_label:
-        sections.append(Section(title=f"{prefix}Labels", items=[Table(rows=_label_rows(scores))]))
-    if len(scores.confusion) > 1:
-        sections.append(Section(title=f"{prefix}Confusion matrix", items=_confusion(scores)))
-    sections.append(Section(title=f"{prefix}By length", items=_lengths(scores)))
-    if scores.hardest:
-        sections.append(Section(title=f"{prefix}Hardest items", items=[_hard(one) for one in scores.hardest], brief=5))
-    return sections
-
-
-def _label_rows(scores: Scores) -> list[list[str]]:
-    rows = [["label", "precision", "recall", "F1", "items"]]
+    labels = [["label", "precision", "recall", "F1", "items"]]
     for label in scores.by_label:
         shares = (f"{100 * value:.2f}" for value in (label.precision, label.recall, label.f1))
-        rows.append([label.name, *shares, f"{label.count:,}"])
-    return rows
+        labels.append([label.name, *shares, f"{label.count:,}"])
+    sections = [
+        Section(title=f"{prefix}Labels", items=[Table(rows=labels)] if scores.by_label else []),
+        Section(title=f"{prefix}Confusion matrix", items=_confusion(scores) if len(scores.confusion) > 1 else []),
+        Section(title=f"{prefix}By length", items=_lengths(scores)),
+        Section(title=f"{prefix}Hardest items", items=[_hard(one) for one in scores.hardest], brief=5),
+    ]
+    return [section for section in sections if section.items]
 
 
 def _confusion(scores: Scores) -> list[Item]:
@@ -95,7 +88,10 @@ def _confusion(scores: Scores) -> list[Item]:
             ),
             reverse=True,
         )[:MOST_CONFUSIONS]
-        rows = [["true label", "predicted", "items"], *([true, said, f"{count:,}"] for count, true, said in worst)]
+        rows = [
+            ["true label", "predicted", "items"],
+            *([true, predicted, f"{count:,}"] for count, true, predicted in worst),
+        ]
         return [Table(rows=rows, left=(0, 1))]
     body = [
         [name, *(f"{count:,}" if count else "·" for count in counts)]

@@ -1,35 +1,36 @@
-"""The one entrance for tasks: by name and folder, through the Hub, or from a person's own files or data in memory.
+"""Reading tasks: by name and folder, through the Hub, or from own files or data in memory.
 
 Whatever they come from, rows get the same form, so that nothing later knows the difference.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import random
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
-from litebert.data.files import kind_of, read_text
 from litebert.data.tables import Source, Table, read_table
 from litebert.errors import InputError, nearest
 from litebert.tasks.columns import Names
-from litebert.tasks.examples import Answer, Choice, Example, Item, Kind, Question, TaskData
-from litebert.tasks.glue import GLUE, read_glue
-from litebert.tasks.race import LETTERS, PARTS, read_race
-from litebert.tasks.splits import split_dev
-from litebert.tasks.squad import VERSIONS, find_answer, read_questions, read_squad, span_data
+from litebert.tasks.examples import Example, Item, Kind, Question, TaskData, text_key
+from litebert.tasks.glue import GLUE, glue_of_splits, read_glue
+from litebert.tasks.passages import (
+    RACE,
+    SQUAD,
+    is_squad_file,
+    race_of_splits,
+    read_questions,
+    read_race,
+    read_squad,
+    span_data,
+    squad_of_splits,
+)
 from litebert.tasks.tables import SPLITS, split_files, task_from_tables
 
-TASKS = (*GLUE, *VERSIONS, *PARTS)
+TASKS = (*GLUE, *SQUAD, *RACE)
 EXTRA = "reading from the Hub needs the datasets library: pip install 'litebert[hub]'"
-GLUE_TEXTS: Mapping[str, tuple[str, ...]] = {
-    "cola": ("sentence",),
-    "sst2": ("sentence",),
-    "mnli": ("premise", "hypothesis"),
-    "ax": ("premise", "hypothesis"),
-    "qnli": ("question", "sentence"),
-    "qqp": ("question1", "question2"),
-}
-HIDDEN = -1  # how the Hub writes a label that was never published
+DEV_SHARE = 0.1  # of the training rows, where there is no dev data
+BINS = 10  # of the targets of a regression, to have high and low ones in both train and dev
 
 
 def read_task(
@@ -44,8 +45,6 @@ def read_task(
     labels: Sequence[str] | None = None,
     whole: bool = False,
     header: bool | None = None,
-    dev_share: float = 0.1,
-    seed: int = 0,
 ) -> TaskData:
     """A task from ``data``: the folder of a named task, a file or folder of tables, or rows in memory.
 
@@ -69,20 +68,15 @@ def read_task(
             read = _read_own(data, dev, text, label, chosen, labels, whole=whole, header=header)
         else:
             read = _read_named(task, data, dev, whole)
-    if read.train and not read.dev and (from_hub or not whole):
-        return with_dev(read, share=dev_share, seed=seed)
-    return read
-
-
-def with_dev(data: TaskData, *, share: float, seed: int) -> TaskData:
-    """The task with a share of its training rows set apart for dev, and a note that says so."""
-    train, dev = split_dev(data.train, share=share, seed=seed)
-    note = f"no dev data given: {len(dev):,} of {len(data.train):,} rows are set apart for it (seed {seed})"
-    return replace(data, train=train, dev={"dev": dev}, notes=(*data.notes, note))
+    if not read.train or read.dev or (whole and not from_hub):
+        return read
+    train, rest = split_dev(read.train)
+    note = f"no dev data given: {len(rest):,} of {len(read.train):,} rows are set apart for it (seed 0)"
+    return replace(read, train=train, dev={"dev": rest}, notes=(*read.notes, note))
 
 
 def known_kind(word: str | None) -> Kind | None:
-    """A kind of task as a person names it."""
+    """A kind of task by its name."""
     for kind in get_args(Kind):
         if word == kind:
             return kind
@@ -113,15 +107,17 @@ def _read_named(task: str, data: Source, dev: Source | None, whole: bool) -> Tas
             )
         if task in GLUE:
             return read_glue(task, data)
-        return read_squad(task, data) if task in VERSIONS else read_race(task, data)
-    if task not in VERSIONS:
+        return read_squad(task, data) if task in SQUAD else read_race(task, data)
+    if task not in SQUAD:
         raise InputError(f"{data} is a file; data of {task} names the folder with its official files")
+    splits = {"train": data, "dev": dev} if dev is not None else {"dev" if whole else "train": data}
+    return _read_squad_files(task, splits)
+
+
+def _read_squad_files(name: str, splits: Mapping[str, Path]) -> TaskData:
     notes: list[str] = []
-    questions = read_questions(data, notes)
-    others = {"dev": read_questions(dev, notes)} if dev is not None else {}
-    if whole and not others:
-        return span_data(task, (), {"dev": questions}, notes, has_null=task == "squad2")
-    return span_data(task, questions, others, notes, has_null=task == "squad2")
+    questions = {split: read_questions(path, notes) for split, path in splits.items()}
+    return span_data(name, questions.get("train", ()), questions.get("dev", ()), notes)
 
 
 def _read_own(
@@ -140,11 +136,8 @@ def _read_own(
         splits["dev"] = dev
     elif whole and list(splits) == ["train"] and not (isinstance(data, Path) and data.is_dir()):
         splits = {"dev": splits["train"]}
-    if _is_squad_file(splits.get("train", splits.get("dev"))):
-        notes: list[str] = []
-        questions = {split: read_questions(path, notes) for split, path in splits.items()}
-        others = {"dev": questions["dev"]} if "dev" in questions else {}
-        return span_data(name, questions.get("train", ()), others, notes)
+    if is_squad_file(splits.get("train", splits.get("dev"))):
+        return _read_squad_files(name, splits)
     tables = {split: read_table(source, header=header, name=split) for split, source in splits.items()}
     return task_from_tables(name, tables, text=text, label=label, kind=kind, labels=labels)
 
@@ -167,41 +160,25 @@ def _split_name(name: object) -> str | None:
     return next((split for split, spellings in SPLITS.items() if name in spellings), None)
 
 
-def _is_squad_file(source: Source) -> bool:
-    """Whether a JSON file is one object with articles, rather than rows."""
-    if not isinstance(source, Path) or kind_of(source) != ".json":
-        return False
-    head = read_text(source)[:4096].lstrip()
-    return head.startswith("{") and '"data"' in head and '"paragraphs"' in head
-
-
 # --- the Hub
 
 
-@dataclass(frozen=True, kw_only=True)
-class HubName:
-    """Where a task is on the Hub."""
-
-    name: str
-    configuration: str | None = None
-
-
-def hub_name(task: str) -> HubName:
-    """The data set that holds a named task."""
+def hub_name(task: str) -> tuple[str, str | None]:
+    """The data set that holds a named task, and its configuration."""
     if task in GLUE:
-        return HubName(name="nyu-mll/glue", configuration=task)
-    if task in VERSIONS:
-        return HubName(name="rajpurkar/squad_v2" if task == "squad2" else "rajpurkar/squad")
-    return HubName(name="ehovy/race", configuration={"race": "all"}.get(task, task.removeprefix("race-")))
+        return "nyu-mll/glue", task
+    if task in SQUAD:
+        return "rajpurkar/squad_v2" if task == "squad2" else "rajpurkar/squad", None
+    return "ehovy/race", "all" if task == "race" else task.removeprefix("race-")
 
 
 def _read_hub(task: str | None, data: Source | None, text: Names, label: Names, kind: Kind | None) -> TaskData:
     if task is not None:
-        return _from_splits(task, _load(hub_name(task)))
+        return _from_splits(task, _load(*hub_name(task)))
     if not isinstance(data, str | Path) or not str(data):
         raise InputError("from_hub needs task, or a data set's name as data (owner/set or owner/set:configuration)")
     name, _, configuration = str(data).partition(":")
-    splits = _load(HubName(name=name, configuration=configuration or None))
+    splits = _load(name, configuration or None)
     tables: dict[str, Table] = {}
     for theirs, rows in splits.items():
         ours = _split_name(theirs)
@@ -212,123 +189,83 @@ def _read_hub(task: str | None, data: Source | None, text: Names, label: Names, 
     return task_from_tables(name.split("/")[-1], tables, text=text, label=label, kind=kind)
 
 
-def _load(place: HubName) -> Mapping[str, Any]:
+def _load(name: str, configuration: str | None) -> Mapping[str, Any]:
     """All splits of a data set."""
     try:
         import datasets
     except ImportError:
         raise InputError(EXTRA) from None
     try:
-        loaded = datasets.load_dataset(place.name, place.configuration)
+        loaded = datasets.load_dataset(name, configuration)
     except (OSError, ValueError, RuntimeError) as error:  # not found, no network, several configurations
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{place.name} could not be loaded from the Hub ({reason}); use local files as data") from None
+        raise InputError(f"{name} could not be loaded from the Hub ({reason}); use local files as data") from None
     return dict(loaded)
 
 
 def _from_splits(task: str, splits: Mapping[str, Any]) -> TaskData:
-    """A named task from its splits on the Hub."""
-    if task in VERSIONS:
-        notes: list[str] = []
-        parts = {split: tuple(map(_question, rows)) for split, rows in splits.items()}
-        dev = {"dev": parts["validation"]} if "validation" in parts else {}
-        return span_data(task, parts.get("train", ()), dev, notes, has_null=task == "squad2")
-    if task in PARTS:
-        return _race(task, splits)
-    return _glue(task, splits)
+    """A named task from its splits on the Hub, or from a ``DatasetDict`` of them."""
+    if task in GLUE:
+        return glue_of_splits(task, splits)
+    return squad_of_splits(task, splits) if task in SQUAD else race_of_splits(task, splits)
 
 
-def _glue(task: str, splits: Mapping[str, Any]) -> TaskData:
-    official = GLUE[task]
-    texts = GLUE_TEXTS.get(task, ("sentence1", "sentence2"))
-    dev: dict[str, tuple[Item, ...]] = {}
-    test: dict[str, tuple[Item, ...]] = {}
-    train: tuple[Item, ...] = ()
-    for split, rows in splits.items():
-        names = _label_names(rows, official.labels)
-        items = tuple(_glue_example(row, number, texts, official.kind, names) for number, row in enumerate(rows))
-        word, _, part = split.partition("_")  # validation_matched and the like
-        if word == "train":
-            train = items
-        elif word == "validation":
-            dev[part or "dev"] = items
-        else:
-            test["diagnostic" if task == "ax" else part or "test"] = items
-    return TaskData(
-        name=task, kind=official.kind, labels=official.labels, metrics=official.metrics, train=train, dev=dev, test=test
-    )
+# --- a dev split where none is given
 
 
-def _label_names(rows: Any, known: Sequence[str]) -> dict[int, int]:
-    """From the Hub's numbers of labels to ours, by name where the Hub has names."""
-    names = getattr(rows.features.get("label"), "names", None) if hasattr(rows, "features") else None
-    if names and {*names} == {*known}:
-        return {index: known.index(name) for index, name in enumerate(names)}
-    return {index: index for index in range(len(known))}
+def split_dev(items: Sequence[Item], *, share: float = DEV_SHARE, seed: int = 0) -> tuple[tuple[Item, ...], ...]:
+    """Train and dev, each in the order of ``items``: stratified by label, the same for the same seed.
 
-
-def _glue_example(
-    row: Mapping[str, Any], number: int, texts: Sequence[str], kind: Kind, names: Mapping[int, int]
-) -> Example:
-    label = row.get("label", HIDDEN)
-    target: int | float | None = float(label) if kind == "regress" else names.get(int(label))
-    if label == HIDDEN:
-        target = None
-    return Example(
-        key=str(row.get("idx", number)),
-        first=str(row[texts[0]]),
-        second=str(row[texts[1]]) if len(texts) > 1 else None,
-        target=target,
-    )
-
-
-def _question(row: Mapping[str, Any]) -> Question:
-    passage = str(row["context"])
-    answers = []
-    for text, start in zip(row["answers"]["text"], row["answers"]["answer_start"], strict=True):
-        place = find_answer(passage, text, start)
-        answers.append(Answer(text=text, start=-1 if place is None else place))
-    return Question(
-        key=str(row["id"]),
-        title=str(row.get("title", "")),
-        passage=passage,
-        question=str(row["question"]),
-        answers=tuple(answers),
-        impossible=not answers,
-    )
-
-
-def _race(task: str, splits: Mapping[str, Any]) -> TaskData:
-    parts = {split: _choices(rows) for split, rows in splits.items()}
-    by_level = {
-        split: {level: found for level in PARTS[task] if (found := tuple(i for i in items if i.key.startswith(level)))}
-        for split, items in parts.items()
-    }
-    return TaskData(
-        name=task,
-        kind="choice",
-        labels=(),
-        metrics=("accuracy",),
-        train=parts.get("train", ()),
-        dev=by_level.get("validation", {}),
-        test=by_level.get("test", {}),
-    )
-
-
-def _choices(rows: Iterable[Mapping[str, Any]]) -> tuple[Choice, ...]:
-    """Questions, numbered within their passage as local files number them."""
-    counts: dict[str, int] = {}
-    items = []
-    for row in rows:
-        identity = str(row["example_id"])
-        number = counts[identity] = counts.get(identity, -1) + 1
-        items.append(
-            Choice(
-                key=f"{identity}-{number}",
-                passage=str(row["article"]),
-                question=str(row["question"]),
-                options=tuple(map(str, row["options"])),
-                target=LETTERS.index(str(row["answer"])),
-            )
+    What belongs together stays together: rows of the same text, questions about one passage, passages of one article.
+    A dev score over texts that were trained on would be a score of memory.
+    """
+    strata = _strata(items)
+    groups: dict[Hashable, list[int]] = {}
+    for index, key in enumerate(_group_keys(items)):
+        groups.setdefault(key, []).append(index)
+    members: dict[Hashable, list[list[int]]] = {}
+    for group in groups.values():
+        members.setdefault(strata[group[0]], []).append(group)
+    source = random.Random(seed)
+    chosen: set[int] = set()
+    owed = 0.0  # what earlier strata gave too little, so that the whole has its share
+    for stratum in members.values():
+        source.shuffle(stratum)
+        owed += share * sum(map(len, stratum))
+        for group in stratum[:-1]:  # the last one stays, or a class would be tested that was never trained
+            if len(group) <= owed + 0.5:
+                chosen.update(group)
+                owed -= len(group)
+    if not chosen or len(chosen) == len(items):
+        raise InputError(
+            f"{len(items)} rows ({len(groups)} different texts) are too few to set some apart for dev; give more, or a "
+            "file of their own as dev"
         )
-    return tuple(items)
+    dev = tuple(item for index, item in enumerate(items) if index in chosen)
+    return tuple(item for index, item in enumerate(items) if index not in chosen), dev
+
+
+def _group_keys(items: Sequence[Item]) -> list[Hashable]:
+    """What each item must stay together with."""
+    by_title = len({item.title for item in items if isinstance(item, Question)}) > 1
+    keys: list[Hashable] = []
+    for item in items:
+        texts = text_key(item)
+        if isinstance(item, Example):
+            keys.append(texts)
+        elif isinstance(item, Question):
+            keys.append(item.title if by_title else texts[0])
+        else:
+            keys.append(texts[0] or texts[1])
+    return keys
+
+
+def _strata(items: Sequence[Item]) -> list[Hashable]:
+    """The label of each item; of numbers, in which tenth of them it is."""
+    targets: list[Hashable] = [item.target if isinstance(item, Example) else None for item in items]
+    numbers = [target for target in targets if isinstance(target, float)]
+    if len(numbers) < len(targets):
+        return targets
+    order = sorted(range(len(numbers)), key=lambda index: numbers[index])
+    place = {index: rank * BINS // len(order) for rank, index in enumerate(order)}
+    return [place[index] for index in range(len(targets))]

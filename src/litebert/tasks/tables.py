@@ -1,41 +1,43 @@
-"""Tables as a task: rows become items, the label column becomes targets, and what was done is noted.
+"""Tables as a task, and as texts to predict: rows become items, the label column becomes targets, and what was done is
+noted.
 
 Columns are found once, in the training rows, and every split is read alike. Rows without any text are left out, with a
 note; everything else that cannot be right (an unknown label, a target that is no number, a missing option) is an error
-that names the line.
+that names the line. Of texts to predict nothing is read ahead but the rows that columns are guessed from, and every
+row gives one item, in order.
 """
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
-from litebert.data.files import kind_of
+from litebert.data.files import STANDARD_INPUT, Errors, kind_of, text_lines
 from litebert.data.separated import Cell, has_content
-from litebert.data.tables import SUFFIXES, Table
-from litebert.errors import InputError, nearest
+from litebert.data.tables import SUFFIXES, RowStream, Source, Table, json_objects, stream_rows
+from litebert.errors import InputError
 from litebert.tasks.columns import (
     ID_SHARE,
     Columns,
     Names,
+    TableRow,
     cell_labels,
     check_columns,
     find_columns,
     is_missing,
     label_text,
-    number_in,
 )
-from litebert.tasks.examples import Answer, Choice, Example, Item, Kind, Question, Target, TaskData
+from litebert.tasks.examples import Example, Item, Kind, Question, TaskData, TaskSpec
 from litebert.tasks.kinds import KINDS
-from litebert.tasks.squad import find_answer
+from litebert.tasks.passages import is_squad_file, read_questions
 
-LETTERS = "ABCDEFGH"
 SPLITS: Mapping[str, tuple[str, ...]] = {
     "train": ("train", "training"),
     "dev": ("dev", "validation", "valid", "val"),
     "test": ("test",),
 }
+GUESSED_FROM = 100  # rows of texts to predict that columns are guessed from
+PLAIN = ("", ".txt", ".text")
 
 
 def task_from_tables(
@@ -54,8 +56,8 @@ def task_from_tables(
     main = next(tables[split] for split in SPLITS if split in tables)
     columns = find_columns(main, text=text, label=label, kind=kind)
     notes = [columns.describe()]
-    has_classes = KINDS[columns.kind].has_classes
-    known = tuple(labels) if labels and has_classes else find_labels(main, columns)
+    kind_of_task = KINDS[columns.kind]
+    known = tuple(labels) if labels and kind_of_task.has_classes else find_labels(main, columns)
     splits = {
         split: make_items(table, columns, known, notes, labelled=split != "test") for split, table in tables.items()
     }
@@ -64,7 +66,7 @@ def task_from_tables(
         name=name,
         kind=columns.kind,
         labels=known,
-        metrics=KINDS[columns.kind].default_metrics,
+        metrics=kind_of_task.default_metrics,
         train=splits.get("train", ()),
         dev={"dev": splits["dev"]} if "dev" in splits else {},
         test={"test": splits["test"]} if "test" in splits else {},
@@ -75,44 +77,24 @@ def task_from_tables(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class TableRow:
-    """One row: its cells by column, its number from 0, and where it is for a message."""
-
-    cells: Mapping[str, Cell]
-    number: int
-    place: str
-
-    def text(self, names: Sequence[str]) -> str:
-        """The text of one column, or of several joined by line ends."""
-        found = [self.cells[name] for name in names]
-        return "\n".join(str(cell).strip() for cell in found if not (cell is None or str(cell).strip() == ""))
-
-    def key(self, name: str | None) -> str:
-        """The row's id, or its number."""
-        return str(self.number if name is None else self.cells[name])
-
-
 def find_labels(table: Table, columns: Columns) -> tuple[str, ...]:
     """The classes that occur in a table, in a stable order."""
-    if columns.kind not in ("classify", "multilabel"):
+    kind = KINDS[columns.kind]
+    if not kind.has_classes:
         return ()
     if len(columns.labels) > 1:
         return columns.labels
     name = columns.labels[0]
     cells = table.column(name)
-    if columns.kind == "multilabel":
+    if not kind.single_label:
         words = {word for cell in cells for word in cell_labels(cell, columns.separator)}
         if not words:
             raise InputError(f"no row of {table.source} has a label in {name}; choose another column with label=")
         return tuple(sorted(words))
     missing = [row for row, cell in enumerate(cells) if is_missing(cell) and has_content(table.rows[row])]
     if missing:
-        raise InputError(
-            f"{table.place(missing[0])} has no {name}, nor have {len(missing) - 1} more rows; fill or remove them"
-            if len(missing) > 1
-            else f"{table.place(missing[0])} has no {name}; fill or remove it"
-        )
+        more = f", nor have {len(missing) - 1} more rows" if len(missing) > 1 else ""
+        raise InputError(f"{table.place(missing[0])} has no {name}{more}; fill or remove {'them' if more else 'it'}")
     return _class_names([label_text(cell) for cell in cells if not is_missing(cell)], table, name)
 
 
@@ -140,29 +122,21 @@ def make_items(
 ) -> tuple[Item, ...]:
     """The rows of a table as items; ``labelled`` says that each must have a target."""
     check_columns(table, columns, labelled=labelled)
-    known = {name: index for index, name in enumerate(labels)}
+    if columns.key not in table.columns:
+        columns = replace(columns, key=None)
+    kind, known = KINDS[columns.kind], {name: index for index, name in enumerate(labels)}
     has_labels = bool(columns.labels) and all(name in table.columns for name in columns.labels)
-    key = columns.key if columns.key in table.columns else None
     items: list[Item] = []
     empty: list[int] = []
     blank = 0  # rows without any content, as spreadsheets write them below a table
     for number, cells in enumerate(table.rows):
-        row = TableRow(cells=dict(zip(table.columns, cells, strict=True)), number=number, place=table.place(number))
-        texts = [row.text(part) for part in columns.texts]
-        if not any(texts):
-            if has_content(cells):
-                empty.append(number)
-            else:
-                blank += 1
-            continue
-        items.append(_item(row, key, texts, columns, known, has_labels=has_labels))
-    _note_empty(table, empty, notes)
-    if blank:
-        notes.append(f"left out {blank:,} blank rows")
-    return tuple(items)
-
-
-def _note_empty(table: Table, empty: Sequence[int], notes: list[str]) -> None:
+        row = TableRow(dict(zip(table.columns, cells, strict=True)), number, table.place(number))
+        if any(row.texts(columns)):
+            items.append(kind.item_of_row(row, columns, known, labelled=has_labels))
+        elif has_content(cells):
+            empty.append(number)
+        else:
+            blank += 1
     if len(empty) * 2 > len(table.rows):
         raise InputError(
             f"{table.source} has no text in {len(empty):,} of {len(table.rows):,} rows, first in "
@@ -170,130 +144,9 @@ def _note_empty(table: Table, empty: Sequence[int], notes: list[str]) -> None:
         )
     if empty:
         notes.append(f"left out {len(empty):,} rows without any text, first {table.place(empty[0])}")
-
-
-def _item(
-    row: TableRow,
-    key: str | None,
-    texts: Sequence[str],
-    columns: Columns,
-    known: Mapping[str, int],
-    *,
-    has_labels: bool,
-) -> Item:
-    name = row.key(key)
-    if columns.kind == "choice":
-        options = _options(row, columns.options)
-        passage, question = texts if len(texts) > 1 else ("", texts[0])
-        target = _option(row, columns.labels[0], options) if has_labels else None
-        return Choice(key=name, passage=passage, question=question, options=options, target=target)
-    if columns.kind == "span":
-        return _question(row, name, texts, columns.labels[0])
-    return Example(
-        key=name,
-        first=texts[0],
-        second=texts[1] if len(texts) > 1 else None,
-        target=_target(row, columns, known) if has_labels else None,
-    )
-
-
-def _target(row: TableRow, columns: Columns, known: Mapping[str, int]) -> Target:
-    cell = row.cells[columns.labels[0]]
-    if columns.kind == "regress":
-        return _target_number(cell, row.place)
-    if columns.kind == "multilabel":
-        if len(columns.labels) > 1:
-            words = [name for name in columns.labels if _flag(row.cells[name], row.place, name)]
-        else:
-            words = cell_labels(cell, columns.separator)
-        return tuple(sorted({_class_index(word, known, row.place) for word in words}))
-    if is_missing(cell):
-        raise InputError(f"{row.place} has no {columns.labels[0]}; fill or remove it")
-    return _class_index(label_text(cell), known, row.place)
-
-
-def _options(row: TableRow, names: Sequence[str]) -> tuple[str, ...]:
-    cells = row.cells[names[0]] if len(names) == 1 else [row.cells[name] for name in names]
-    if not isinstance(cells, list | None):
-        raise InputError(f"{row.place}: {names[0]} is not a list of options but {type(cells).__name__}")
-    options = tuple(str(cell).strip() for cell in cells or () if cell is not None and str(cell).strip())
-    if len(options) < 2:
-        raise InputError(f"{row.place} has {len(options)} options; a choice needs two or more")
-    return options
-
-
-def _option(row: TableRow, name: str, options: Sequence[str]) -> int:
-    """The correct option: by its number from 0, its letter, or its text."""
-    cell = row.cells[name]
-    word = label_text(cell) if cell is not None else ""
-    number = number_in(cell)
-    if number is not None and number.is_integer() and 0 <= number < len(options):
-        return int(number)
-    if len(word) == 1 and 0 <= LETTERS.find(word.upper()) < len(options):
-        return LETTERS.find(word.upper())
-    if word in options:
-        return options.index(word)
-    raise InputError(
-        f"{row.place}: {name} is '{word}' but must be a number from 0 to {len(options) - 1}, a letter or the text of "
-        "an option"
-    )
-
-
-def _question(row: TableRow, key: str, texts: Sequence[str], name: str) -> Question:
-    cell = row.cells[name]
-    if isinstance(cell, list) and all(isinstance(one, dict) for one in cell):  # as in SQuAD's own files
-        cell = {"text": [one.get("text") for one in cell], "answer_start": [one.get("answer_start") for one in cell]}
-    if not isinstance(cell, dict) or not isinstance(cell.get("text"), list) or len(texts) != 2:
-        raise InputError(f'{row.place}: {name} must be {{"text": [...], "answer_start": [...]}}')
-    passage, question = texts[0], texts[1]
-    starts = cell.get("answer_start") or [0] * len(cell["text"])
-    if not isinstance(starts, list):
-        raise InputError(f"{row.place}: the answer_start of {name} is '{starts}', which is not a list")
-    answers = []
-    for text, start in zip(cell["text"], starts, strict=False):
-        number = number_in(start)
-        if number is None or not number.is_integer():
-            raise InputError(f"{row.place}: the answer_start of {name} is '{start}', which is not a whole number")
-        place = find_answer(passage, str(text), int(number))
-        answers.append(Answer(text=str(text), start=-1 if place is None else place))
-    title = str(row.cells.get("title", ""))
-    return Question(
-        key=key,
-        title=title,
-        passage=passage,
-        question=question,
-        answers=tuple(answers),
-        impossible=not answers,
-    )
-
-
-def _class_index(name: str, known: Mapping[str, int], place: str) -> int:
-    """The index of a class that must be known."""
-    if name not in known:
-        raise InputError(
-            f"{place}: the label '{name}' is not among those the model learns{nearest(name, known)} "
-            "(correct the row, or add such rows to the training data)"
-        )
-    return known[name]
-
-
-def _target_number(cell: Cell, place: str) -> float:
-    """The number to be predicted, which must be one."""
-    value = number_in(cell)
-    if value is None or not math.isfinite(value):
-        raise InputError(
-            f"{place}: the target is '{'' if cell is None else cell}', which is not a number; correct or remove the row"
-        )
-    return value
-
-
-def _flag(cell: Cell, place: str, column: str) -> bool:
-    """A cell that says whether a label holds."""
-    words: dict[Any, bool] = {"1": True, "0": False, "true": True, "false": False, "yes": True, "no": False, "": False}
-    word = "" if is_missing(cell) else label_text(cell).casefold()
-    if word not in words:
-        raise InputError(f"{place}: {column} is '{cell}' but a column of label=a,b,c holds 0 or 1")
-    return words[word]
+    if blank:
+        notes.append(f"left out {blank:,} blank rows")
+    return tuple(items)
 
 
 def split_files(folder: Path) -> dict[str, Path]:
@@ -309,3 +162,82 @@ def split_files(folder: Path) -> dict[str, Path]:
     if "train" not in found and "dev" not in found:
         raise InputError(f"{folder} holds no file named train or dev ({', '.join(SUFFIXES)}); name a file with data=")
     return found
+
+
+# --- texts to predict
+
+
+def read_inputs(
+    source: Source | None, spec: TaskSpec, *, text: Names = None, header: bool | None = None
+) -> Iterator[Item]:
+    """The items in a file, in rows in memory, or on standard input where there is no source (or ``-``)."""
+    if source is None or (isinstance(source, str | Path) and Path(source) == STANDARD_INPUT):
+        yield from _plain(STANDARD_INPUT, spec, text, errors="replace")
+        return
+    if isinstance(source, str | Path):
+        path = Path(source)
+        if not path.is_file():
+            raise InputError(f"there is no file '{path}'")
+        if kind_of(path) in PLAIN:
+            yield from _plain(path, spec, text)
+            return
+        if is_squad_file(path):
+            yield from read_questions(path, [])
+            return
+    yield from _items(stream_rows(source, header=header, labelled=False), spec, text)
+
+
+def _plain(path: Path, spec: TaskSpec, text: Names, errors: Errors = "strict") -> Iterator[Item]:
+    """One text a line; of a pair, the second behind a tab. A first line that is a JSON object makes all of them so."""
+    lines = ((line, number) for line, number, _ in text_lines(path, errors=errors, western=errors == "strict"))
+    first = next(lines, None)
+    if first is None:
+        return
+    every = chain([first], lines)
+    name = "standard input" if path == STANDARD_INPUT else str(path)
+    if first[0].lstrip().startswith("{"):
+        yield from _items(RowStream(source=name, unit="line", rows=json_objects(every, name)), spec, text)
+        return
+    if KINDS[spec.kind].needs_rows:
+        raise InputError(f"{name} has plain lines, but this model needs a question and more; give JSON lines")
+    for line, number in every:
+        line = line.rstrip("\r\n")
+        before, tab, after = line.partition("\t") if spec.pairs else (line, "", "")
+        if spec.pairs and not tab:
+            raise InputError(f"{name}, line {number}: this model reads pairs; put a tab between the two texts")
+        yield Example(key=str(number - 1), first=before, second=after if spec.pairs else None)
+
+
+def _items(stream: RowStream, spec: TaskSpec, text: Names) -> Iterator[Item]:
+    """Rows as items; the columns are those named, else those of the training file, else guessed from some rows."""
+    first = list(islice(stream.rows, GUESSED_FROM))
+    if not first:
+        return
+    kind, columns = KINDS[spec.kind], _columns(first, stream, spec, text)
+    for number, (cells, line) in enumerate(chain(first, stream.rows)):
+        row = TableRow(cells, number, stream.place(line))
+        try:
+            if kind.needs_rows and not any(row.texts(columns)):
+                raise InputError(f"{row.place} has no text; fill or remove it")
+            yield kind.item_of_row(row, columns, {}, labelled=False)
+        except KeyError as missing:
+            raise InputError(f"{row.place} has no {missing}, which rows before it have") from None
+
+
+def _columns(
+    first: Sequence[tuple[Mapping[str, Cell], int]], stream: RowStream, spec: TaskSpec, text: Names
+) -> Columns:
+    names, parts, of_texts = tuple(first[0][0]), 1 + spec.pairs, not KINDS[spec.kind].needs_rows
+    if not stream.named and not text and of_texts and len(names) == parts:
+        text = names  # without names, the only columns there are
+    rows = [(tuple(cells.values()), line) for cells, line in first if tuple(cells) == names]
+    cells, lines = zip(*rows, strict=True)
+    table = Table(source=stream.source, unit=stream.unit, columns=names, rows=cells, lines=lines)
+    columns = find_columns(table, text=text or spec.text, kind=spec.kind, labelled=False)
+    check_columns(table, columns, labelled=False)
+    if of_texts and len(columns.texts) != parts:
+        wanted = "two texts" if spec.pairs else "one text"
+        raise InputError(
+            f"this model reads {wanted} but {stream.source} gives {len(columns.texts)}; choose columns with text="
+        )
+    return columns

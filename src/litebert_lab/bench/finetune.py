@@ -17,7 +17,7 @@ import torch
 
 from litebert.errors import InputError
 from litebert.nn.network import Network
-from litebert.tasks.batches import TaskBatches
+from litebert.tasks.encoding import TaskBatches
 from litebert.tasks.finetune import FinetuneSettings, Prepared, prepare
 from litebert.tasks.objective import TaskObjective
 from litebert.tasks.predicting import Predictor

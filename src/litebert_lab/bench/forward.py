@@ -17,7 +17,7 @@ from litebert.checkpoints.folder import load_model
 from litebert.errors import InputError
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
-from litebert.tasks.batches import token_batches
+from litebert.tasks.encoding import token_batches
 from litebert_lab.bench.theirs import their_model
 
 TOKENS_PER_BATCH = {"cpu": 4096, "cuda": 32768}

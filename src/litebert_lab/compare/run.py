@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from litebert.durations import format_duration
 from litebert.runs import RunLock, update_run
 from litebert.shrinking.drop import count_parameters, kept_plan, sharing
+from litebert.shrinking.search import Trials
 from litebert.shrinking.strategies import FIXED, Layers, Strategy, check_count, kept_of
-from litebert.shrinking.trials import Trials
 from litebert.shrinking.tuning import (
     TRIALS_FILE,
     TRIALS_FOLDER,

@@ -9,8 +9,7 @@ from litebert.distillation.settings import DistillSettings
 from litebert.nn.config import family_config
 from litebert.nn.layout import Layout
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
-from litebert.tasks.batches import TaskBatches
-from litebert.tasks.encoding import NONE_REAL, NONE_WHOLE, Inputs, Targets
+from litebert.tasks.encoding import Inputs, Targets, TaskBatches
 from litebert.tasks.objective import TaskObjective
 from litebert.train import precision
 
@@ -33,11 +32,11 @@ def batch(filled: bool, kind: str = "classify"):
     starts = np.concatenate([[0], np.cumsum(LENGTHS)])
     ids = np.random.default_rng(0).integers(5, 20, starts[-1]).astype(np.int32)
     inputs = Inputs(ids, np.zeros_like(ids), starts, np.arange(4), np.empty((0, 2), np.int32))
-    labels = np.array([0, 2, 1, 1]) if kind == "classify" else NONE_WHOLE
-    values = NONE_REAL
+    labels = np.array([0, 2, 1, 1]) if kind == "classify" else np.empty(0, np.int64)
+    values = np.empty(0, np.float32)
     if kind == "multilabel":
         values = np.eye(3, dtype=np.float32)[[0, 2, 1, 1]]
-    targets = Targets(np.arange(5), labels, NONE_WHOLE, values, NONE_REAL)
+    targets = Targets(np.arange(5), labels, values=values)
     return TaskBatches(inputs, targets, batch=4, filled=filled).batch(0, 0)
 
 

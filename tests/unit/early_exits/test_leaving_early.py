@@ -12,7 +12,7 @@ from litebert.early_exits.continuous import BufferSize, ContinuousBatcher, fitti
 from litebert.early_exits.heads import ExitRule, Leaver
 from litebert.early_exits.predict import ExitPredictor
 from litebert.nn.layout import Layout
-from litebert.tasks.batches import token_batches
+from litebert.tasks.encoding import token_batches
 from litebert.tasks.examples import Example
 from litebert.tasks.kinds import KINDS
 

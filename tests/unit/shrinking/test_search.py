@@ -14,9 +14,8 @@ from litebert.analyse.layer_statistics import contribution
 from litebert.checkpoints.folder import load_model
 from litebert.errors import InputError
 from litebert.shrinking.drop import drop_layers
-from litebert.shrinking.search import Search
+from litebert.shrinking.search import Search, Trials
 from litebert.shrinking.strategies import FIXED, drop_similar, kept_of
-from litebert.shrinking.trials import Trials
 
 
 def rules(depth: int, idle: set[int] | None = None):
@@ -153,10 +152,12 @@ def test_a_stopped_search_resumes(tmp_path):
 
 
 def test_progress_never_runs_out_before_the_end():
-    told = []
-    Search(12, rules(12, {3, 4}), Trials(planted(12, {3, 4})), tolerance=1.0, seeds=[0], report=told.append).run()
-    assert [one.judged for one in told] == list(range(1, len(told) + 1))
-    assert told[-1].left == 0 and all(one.seconds_left >= 0 for one in told)
+    reports = []
+    trials = Trials(planted(12, {3, 4}))
+    report = lambda *one: reports.append(one)  # noqa: E731
+    found = Search(12, rules(12, {3, 4}), trials, tolerance=1.0, seeds=[0], report=report).run()
+    assert tuple(verdict for verdict, _, _ in reports) == found.verdicts
+    assert reports[-1][1] == 0 and all(seconds >= 0 for _, _, seconds in reports)
 
 
 @pytest.mark.parametrize("family", ["bert", "xlnet"])

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from litebert.tasks.collapse import CollapseWatch
+from litebert.tasks.callbacks import CollapseGuard
 from litebert.tasks.encoding import Inputs
 from litebert.tasks.examples import Choice, Example, TaskSpec
 from litebert.tasks.kinds import KINDS, HeadScores
@@ -27,9 +27,9 @@ class Model:
         return HeadScores(np.stack([wave + self.leaning, -wave], 1), NONE, NONE)
 
 
-def watched(model: Model, **changes) -> CollapseWatch:
-    watch = CollapseWatch(model, PROBES, **{"chance": math.log(2), "steps": 1000, "warmup": 0.1, **changes})
-    watch.begin()
+def watched(model: Model, **changes) -> CollapseGuard:
+    watch = CollapseGuard(model, PROBES, **{"chance": math.log(2), "steps": 1000, "warmup": 0.1, **changes})
+    watch.on_start(None)
     return watch
 
 

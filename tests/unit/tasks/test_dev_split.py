@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litebert.errors import InputError
-from litebert.tasks.examples import Choice, Example, Question
-from litebert.tasks.splits import split_dev, text_key
+from litebert.tasks.examples import Choice, Example, Question, text_key
+from litebert.tasks.sources import split_dev
 
 
 def examples(count, num_labels=2):

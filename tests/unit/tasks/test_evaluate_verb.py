@@ -70,16 +70,16 @@ def test_a_file_of_predictions_gives_the_same_as_the_model(model, reviews, tmp_p
     assert of_file["parts"][0]["metrics"] == pytest.approx(of_model["parts"][0]["metrics"])
 
 
-def test_how_far_it_is_is_told_batch_by_batch(model, reviews):
-    from litebert.tasks.predicting import load_predictor
+def test_progress_is_reported_batch_by_batch(model, reviews, monkeypatch):
+    from litebert.tasks.predicting import BUDGET, load_predictor
     from litebert.tasks.sources import read_task
 
     items = read_task(None, reviews, labels=["yes", "no"], whole=True).dev["dev"]
-    predictor = load_predictor(model)
-    predictor.budget = 64  # tokens of a batch: about ten of these texts
-    told: list[int] = []
-    assert len(predictor.predict(items, told.append)) == 40
-    assert len(told) > 3 and told == sorted(set(told)) and told[0] == 0 and told[-1] < 40
+    predictor = load_predictor(model, device="cpu")
+    monkeypatch.setitem(BUDGET, "cpu", 64)  # tokens of a batch: about ten of these texts
+    done: list[int] = []
+    assert len(predictor.predict(items, done.append)) == 40
+    assert len(done) > 3 and done == sorted(set(done)) and done[0] == 0 and done[-1] < 40
 
 
 def test_nothing_to_predict_is_told(model, tmp_path):

@@ -55,7 +55,7 @@ def test_models_known_to_fail_are_guarded():
 def test_what_is_refused():
     with pytest.raises(InputError, match="are for pretraining"):
         read_finetune_recipe("budget", "tickets", "classify", ["optimiser.rate_at_batch=64"])
-    with pytest.raises(InputError, match="no settings for tickets"):
+    with pytest.raises(InputError, match="no recipe for tickets"):
         read_finetune_recipe("paper", "tickets", "classify")
     with pytest.raises(InputError, match=r"did you mean 'optimiser\.rate'"):
         read_finetune_recipe("budget", "tickets", "classify", ["rat=1"])

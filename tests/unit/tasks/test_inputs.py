@@ -8,7 +8,7 @@ import pytest
 from litebert.data.tables import read_table
 from litebert.errors import InputError
 from litebert.tasks.examples import TaskSpec
-from litebert.tasks.inputs import read_inputs
+from litebert.tasks.tables import read_inputs
 
 ROWS = [{"id": f"r{n}", "body": f"text {n}", "other": "no"} for n in range(3)]
 NOTE = TaskSpec(kind="classify", labels=("a", "b"), text=("body",))
@@ -107,3 +107,9 @@ def test_a_file_that_is_no_json(tmp_path):
     (tmp_path / "rows.json").write_text(json.dumps(ROWS[0]) + '\n{"body": \n')
     with pytest.raises(InputError, match=r"rows.json, line 2 is not JSON"):
         list(read_inputs(tmp_path / "rows.json", NOTE))
+
+
+def test_questions_to_predict_need_no_answers(tmp_path):
+    rows = [{"question": "who", "context": f"he {n}"} for n in range(2)]
+    found = list(read_inputs(rows, TaskSpec(kind="span")))
+    assert [(item.key, item.question, item.passage) for item in found] == [("0", "who", "he 0"), ("1", "who", "he 1")]

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from litebert.errors import InputError
-from litebert.tasks.sources import read_task
-from litebert.tasks.squad import find_answer, read_questions
+from litebert.tasks.examples import Answer
+from litebert.tasks.passages import read_questions
+from litebert.tasks.sources import read_task, split_dev
 
 PASSAGE = {
     "answers": ["A", "D"],
@@ -68,10 +69,8 @@ def test_squad_of_two_versions(tmp_path):
 
 def test_an_answer_is_found_near_where_it_should_be(tmp_path):
     passage = "Paris is in France. Paris is big."
-    assert find_answer(passage, "Paris", 20) == 20
-    assert find_answer(passage, "Paris", 17) == 20
-    assert find_answer(passage, "Paris", 4) == 0
-    assert find_answer(passage, "London", 4) is None
+    for text, start, found in (("Paris", 20, 20), ("Paris", 17, 20), ("Paris", 4, 0), ("London", 4, -1)):
+        assert Answer.located(passage, text, start) == Answer(text=text, start=found)
     (tmp_path / "a.json").write_text(json.dumps(squad(entry(answers=(("Paris", 18), ("London", 0))))))
     notes = []
     (question,) = read_questions(tmp_path / "a.json", notes)
@@ -107,11 +106,10 @@ def test_real_race(real_data):
 
 @pytest.mark.shared
 def test_real_squad_is_split_by_article(real_data):
-    data = read_task("squad1", real_data / "squad/dev-v1.1.json", dev_share=1 / 3)
-    dev = data.dev["dev"]
-    assert len(data.train) + len(dev) == 10570
+    train, dev = split_dev(read_task("squad1", real_data / "squad/dev-v1.1.json", whole=True).dev["dev"], share=1 / 3)
+    assert len(train) + len(dev) == 10570
     assert 0.28 < len(dev) / 10570 < 0.38
-    assert not {item.title for item in data.train} & {item.title for item in dev}
+    assert not {item.title for item in train} & {item.title for item in dev}
     for item in dev:
         for answer in item.answers:
             assert item.passage[answer.start : answer.start + len(answer.text)] == answer.text or answer.start == -1

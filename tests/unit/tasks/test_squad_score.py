@@ -7,7 +7,7 @@ import pytest
 
 from litebert.tasks.examples import Answer, Question
 from litebert.tasks.metrics import best_threshold, normalise, score_answer, score_answers
-from litebert.tasks.squad import read_squad
+from litebert.tasks.passages import read_squad
 
 
 def question(key, *answers):
@@ -53,14 +53,14 @@ def test_the_threshold_is_the_best_there_is(metric):
         questions = [question(str(n), *(["a b"] if source.random() < 0.6 else [])) for n in range(12)]
         found = {one.key: source.choice(["b", "b x", "no"]) for one in questions}
         odds = {one.key: float(source.randrange(6)) for one in questions}  # with ties
-        best = best_threshold(questions, found, odds, metric=metric)
+        best, score = best_threshold(questions, found, odds, metric=metric)
 
         def at(threshold, questions=questions, found=found, odds=odds):
             said = {key: "" if odds[key] > threshold else text for key, text in found.items()}
             return score_answers(questions, said)[metric]
 
-        assert at(best.value) == pytest.approx(best.score)
-        assert best.score == pytest.approx(max(at(threshold) for threshold in range(-2, 7)))
+        assert at(best) == pytest.approx(score)
+        assert score == pytest.approx(max(at(threshold) for threshold in range(-2, 7)))
 
 
 @pytest.mark.shared

@@ -6,7 +6,7 @@ import torch
 import toy_tasks as toy
 
 from litebert.checkpoints.folder import load_model
-from litebert.tasks.batches import TaskBatches, filled_size
+from litebert.tasks.encoding import TaskBatches, filled_size
 from litebert.tasks.examples import EncodingSettings
 from litebert.tasks.kinds import KINDS
 from litebert.tasks.objective import TaskObjective

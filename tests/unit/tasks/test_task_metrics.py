@@ -89,13 +89,13 @@ def test_sets(pairs):
         np.array([[label in labels for label in range(count)] for labels in rows], int) for rows in (targets, found)
     )
     for average, ours in (
-        ("micro", metrics.micro_f1(targets, found)),
+        ("micro", metrics.micro_f1(targets, found, count)),
         ("macro", metrics.macro_set_f1(targets, found, count)),
     ):
         assert same(ours, theirs.f1_score(wanted, given_, average=average, zero_division=0))
     each = np.mean([metrics.set_f1(*row) for row in zip(targets, found, strict=True)])
     assert same(each, theirs.f1_score(wanted, given_, average="samples", zero_division=1))
-    assert same(metrics.exact_sets(targets, found), theirs.accuracy_score(wanted, given_))
+    assert same(metrics.exact_sets(targets, found, count), theirs.accuracy_score(wanted, given_))
 
 
 def test_sizes_of_real_tasks():

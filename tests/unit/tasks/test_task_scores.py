@@ -6,10 +6,9 @@ import pytest
 
 from litebert.errors import InputError
 from litebert.report import print_report, to_html, to_json
-from litebert.tasks.evaluate import choose_parts, evaluate_file, evaluate_model, read_predictions
 from litebert.tasks.examples import Answer, Choice, Example, ItemPrediction, Question, TaskData
 from litebert.tasks.report import evaluation_report
-from litebert.tasks.score import score_items
+from litebert.tasks.score import choose_parts, evaluate_file, evaluate_model, read_predictions, score_items
 
 ITEMS = tuple(Example(key=f"k{n}", first="x" * (n + 1), target=n % 3) for n in range(30))
 CLASSES = TaskData(
@@ -150,7 +149,10 @@ def test_forms_of_predictions(form, tmp_path):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("index\tprediction\nk0\tpurple\n", "line 2: the prediction is 'purple' but must be one of red"),
+        (
+            "index\tprediction\nk0\tpurple\n",
+            "line 2: the prediction 'purple' is not among.* <green>, blue, red",
+        ),
         ("index\tprediction\nk0\tred\nk0\tred\n", "line 3: 'k0' is predicted a second time"),
         ("index\tprediction\nk0\tred\n", "no prediction for 29 of 30 items, first 'k1'"),
         ("number\tprediction\nk0\tred\n", "needs a column key"),
@@ -185,7 +187,7 @@ def test_parts_are_scored_apart_and_together(tmp_path):
         ("two", 1.0),
         ("together", 0.5),
     ]
-    with pytest.raises(InputError, match=r"say of which .* is with split=one or two"):
+    with pytest.raises(InputError, match=r"choose the one that .* is for with split=one or two"):
         evaluate_file(parts_of_two(keys_differ=False), path)
 
 

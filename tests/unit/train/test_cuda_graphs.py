@@ -6,7 +6,7 @@ import pytest
 import toy_tasks as toy
 
 from litebert.checkpoints.folder import load_model
-from litebert.tasks.batches import TaskBatches
+from litebert.tasks.encoding import TaskBatches
 from litebert.tasks.examples import EncodingSettings
 from litebert.tasks.finetune import finetune
 from litebert.tasks.kinds import KINDS

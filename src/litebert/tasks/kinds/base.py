@@ -10,17 +10,19 @@ T tokens, L labels, R inputs.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from litebert.errors import InputError
-from litebert.tasks.encoding import Inputs, Pile, Targets, TextIds, joined
+from litebert.data.separated import Cell
+from litebert.errors import InputError, nearest
+from litebert.tasks.columns import Columns, TableRow, is_missing, joined_cells, label_text
+from litebert.tasks.encoding import Inputs, Small, Targets
 from litebert.tasks.examples import (
-    Choice,
     EncodingSettings,
     Example,
     Item,
@@ -29,13 +31,16 @@ from litebert.tasks.examples import (
     Prediction,
     TaskSpec,
 )
-from litebert.text.tokenizer import Tokenizer
+from litebert.tasks.metrics import confusion, set_counts
+from litebert.text.tokenizer import Encoded, Tokenizer
 
 CHUNK = 2048  # items whose texts are tokenised at once
 SMALLEST = 1e-12  # of a probability, before its logarithm is taken
 Floats = npt.NDArray[np.float32]
-Metric = Callable[[Sequence[Any], Sequence[Any], int], float]  # targets, predictions, number of labels
+EMPTY: Floats = np.zeros(0, np.float32)
 Confusion = tuple[tuple[int, ...], ...]
+Metrics = Mapping[str, Callable[..., float]]  # of targets and predictions, for label sets of the number of labels, too
+Row = tuple[int, Encoded, Small | None]  # the number of an item, an input of it, where its tokens are in the passage
 
 
 @dataclass(frozen=True)
@@ -43,8 +48,8 @@ class HeadScores:
     """What a head gave for every input; for spans for every token."""
 
     scores: Floats  # (R, L), (R, 1) of options, (T) of spans
-    ends: Floats  # (T) of spans, else empty
-    answerable: Floats  # (R) where the model has a head for it, else empty
+    ends: Floats = field(default_factory=lambda: EMPTY)  # (T) of spans, else empty
+    answerable: Floats = field(default_factory=lambda: EMPTY)  # (R) where the model has a head for it, else empty
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +70,8 @@ class TaskKind(ABC):
     described: ClassVar[str]  # in messages
     head: ClassVar[Literal["classify", "choice", "span"]] = "classify"
     problem: ClassVar[str] = ""  # ``problem_type`` in transformers' words
-    metrics: ClassVar[Mapping[str, Metric]] = {}
-    default_metrics: ClassVar[tuple[str, ...]]  # of a person's own data, the one to optimise first
+    metrics: ClassVar[Metrics] = {}
+    default_metrics: ClassVar[tuple[str, ...]]  # of own data, the one to optimise first
     item_measure: ClassVar[str]  # what ``item_score`` is
     in_units: ClassVar[bool] = False  # whether ``item_score`` is an error in units of the target, not a share
     has_classes: ClassVar[bool] = False  # whether labels are a fixed set of names
@@ -87,28 +92,36 @@ class TaskKind(ABC):
         """The inputs of all items, in their order; ``progress`` gets the number of items done."""
         if tokenizer.cls_id is None or tokenizer.sep_id is None:
             raise InputError("this model's tokenizer has no tokens to begin and end an input with; use another model")
-        parts = []
-        for first in range(0, len(items), CHUNK):
-            pile = Pile()
+        ids, segments, rows = [], [], list[tuple[int, int, Small | None]]()
+        for first in range(0, max(1, len(items)), CHUNK):
             some = items[first : first + CHUNK]
-            self._lay_out(pile, first, some, tokenizer, settings)
-            parts.append(pile.inputs())
+            laid = list(self._lay_out(first, some, tokenizer, settings))
+            ids.append(_flat(encoded.ids for _, encoded, _ in laid))
+            segments.append(_flat(encoded.segments for _, encoded, _ in laid))
+            rows += [(number, len(encoded.ids), places) for number, encoded, places in laid]
             progress(first + len(some))
-        return joined(parts)
+        places = [where for _, _, where in rows if where is not None]
+        return Inputs(
+            np.concatenate(ids),
+            np.concatenate(segments),
+            np.cumsum([0, *(length for _, length, _ in rows)], dtype=np.int64),
+            np.asarray([number for number, _, _ in rows], np.int64),
+            np.concatenate(places) if places else np.empty((0, 2), np.int32),
+        )
 
     @abstractmethod
     def _lay_out(
-        self, pile: Pile, first: int, items: Sequence[Any], tokenizer: Tokenizer, settings: EncodingSettings
-    ) -> None:
-        """Add the inputs of some items, of which the first has this number."""
+        self, first: int, items: Sequence[Any], tokenizer: Tokenizer, settings: EncodingSettings
+    ) -> Iterator[Row]:
+        """The inputs of some items, of which the first has this number."""
 
     def targets(self, items: Sequence[Item], inputs: Inputs, num_labels: int) -> Targets:
         """The targets of items that all have one; ``inputs`` are theirs."""
-        found = [cast(Example | Choice, item).target for item in items]
+        found = [cast(Any, item).target for item in items]
         missing = next((item.key for item, target in zip(items, found, strict=True) if target is None), None)
         if missing is not None:
             raise InputError(f"item '{missing}' has no label; training needs one for every item")
-        return self._targets(cast(list[Any], found), inputs.of_items(len(items)), num_labels)
+        return self._targets(found, inputs.of_items(len(items)), num_labels)
 
     def _targets(self, found: Sequence[Any], bounds: npt.NDArray[np.int64], num_labels: int) -> Targets:
         return Targets(bounds, labels=np.asarray(found, np.int64))
@@ -133,9 +146,10 @@ class TaskKind(ABC):
         self, metrics: Sequence[str], items: Sequence[Item], found: Sequence[ItemPrediction], num_labels: int
     ) -> dict[str, float]:
         """The metrics of these names, in their order."""
-        targets = [cast(Example | Choice, item).target for item in items]
+        targets = [cast(Any, item).target for item in items]
         predicted = [one.label for one in found]
-        return {name: self.metrics[name](targets, predicted, num_labels) for name in metrics}
+        size = () if self.single_label or not self.has_classes else (num_labels,)
+        return {name: self.metrics[name](targets, predicted, *size) for name in metrics}
 
     def item_score(self, item: Any, found: ItemPrediction) -> float:
         """How good one prediction is: 1 or 0, an F1, or (of a number) how far off it is."""
@@ -145,7 +159,15 @@ class TaskKind(ABC):
         self, labels: Sequence[str], items: Sequence[Item], found: Sequence[ItemPrediction]
     ) -> tuple[Confusion, tuple[LabelScore, ...]]:
         """The confusion matrix (rows: true label, columns: prediction) and scores per label, where there are such."""
-        return (), ()
+        if not self.has_classes:
+            return (), ()
+        targets, predicted = [cast(Any, item).target for item in items], [cast(Any, one.label) for one in found]
+        table: Confusion = ()
+        if self.single_label:
+            table = tuple(map(tuple, confusion(targets, predicted, len(labels)).tolist()))
+            targets, predicted = [(one,) for one in targets], [(one,) for one in predicted]
+        counts = (array.tolist() for array in set_counts(targets, predicted, len(labels)))
+        return table, tuple(_label_score(*row) for row in zip(labels, *counts, strict=True))
 
     def target_probability(self, item: Any, found: ItemPrediction) -> float | None:
         """What the model gave the target, where that is known."""
@@ -167,7 +189,7 @@ class TaskKind(ABC):
         """How much scores differ between inputs, and whether all inputs get one label."""
         return float(scores.scores.std(0).mean()), False
 
-    # For people
+    # For people, and from files
 
     @abstractmethod
     def label_text(self, label: Any, item: Any, labels: Sequence[str]) -> str:
@@ -183,7 +205,7 @@ class TaskKind(ABC):
 
     def probability_names(self, spec: TaskSpec) -> tuple[str, ...]:
         """What the probabilities of a prediction are of; empty where they have no names."""
-        return ()
+        return spec.labels if self.has_classes else ()
 
     @abstractmethod
     def present(self, item: Any, found: ItemPrediction, spec: TaskSpec) -> Prediction:
@@ -191,20 +213,28 @@ class TaskKind(ABC):
 
     @abstractmethod
     def item_of(self, row: Any, key: str, spec: TaskSpec) -> Item:
-        """An item to predict from what a person gave: a text, a pair, or a row of named texts."""
+        """An item to predict from what a user gave: a text, a pair, or a row of named texts."""
+
+    @abstractmethod
+    def item_of_row(self, row: TableRow, columns: Columns, known: Mapping[str, int], *, labelled: bool) -> Item:
+        """An item from a row of a table; ``known`` are the labels, ``labelled`` says that the row has a target."""
+
+    @abstractmethod
+    def read_label(self, cell: Cell, known: Mapping[str, int], item: Any, what: str) -> Any:
+        """A label as a file has it; ``what`` says in a message where it is, and whether it is a target."""
 
 
 class TextKind(TaskKind):
     """A kind whose items are one text or a pair."""
 
     def _lay_out(
-        self, pile: Pile, first: int, items: Sequence[Example], tokenizer: Tokenizer, settings: EncodingSettings
-    ) -> None:
+        self, first: int, items: Sequence[Example], tokenizer: Tokenizer, settings: EncodingSettings
+    ) -> Iterator[Row]:
         """One text or two; of two the longer is cut first."""
-        ids = TextIds(tokenizer, [text for item in items for text in (item.first, item.second) if text is not None])
+        ids = text_ids(tokenizer, [text for item in items for text in (item.first, item.second) if text is not None])
         for number, item in enumerate(items, start=first):
             second = None if item.second is None else ids[item.second]
-            pile.add(number, tokenizer.lay_out(ids[item.first], second, settings.length))
+            yield number, tokenizer.lay_out(ids[item.first], second, settings.length), None
 
     def decode(self, items: Sequence[Item], inputs: Inputs, scores: HeadScores, spec: TaskSpec) -> list[ItemPrediction]:
         return [self._decode_row(item.key, row) for item, row in zip(items, scores.scores, strict=True)]
@@ -215,11 +245,48 @@ class TextKind(TaskKind):
 
     def item_of(self, row: Any, key: str, spec: TaskSpec) -> Item:
         if isinstance(row, Mapping):
-            row = tuple(_joined_cells(row, part.split("+")) for part in spec.text)
+            missing = [name for part in spec.text for name in part.split("+") if name not in row]
+            if missing:
+                raise InputError(
+                    f"the row has no column {missing[0]}, which this model was trained on; it has {', '.join(row)}"
+                )
+            row = tuple(joined_cells(row, part.split("+")) for part in spec.text)
         first, second = (*row, None)[:2] if isinstance(row, tuple) else (row, None)
         if spec.pairs and second is None:
             raise InputError("this model reads pairs of texts; give the second ones as pairs")
         return Example(key=key, first=first, second=second)
+
+    def item_of_row(self, row: TableRow, columns: Columns, known: Mapping[str, int], *, labelled: bool) -> Item:
+        first, second = (*row.texts(columns), None)[:2]
+        assert first is not None
+        target = self._target(row, columns, known) if labelled else None
+        return Example(key=row.key(columns), first=first, second=second, target=target)
+
+    def _target(self, row: TableRow, columns: Columns, known: Mapping[str, int]) -> Any:
+        name = columns.labels[0]
+        if self.single_label and is_missing(row.cells[name]):
+            raise InputError(f"{row.place} has no {name}; fill or remove it")
+        what = "label" if self.has_classes else "target"
+        return self.read_label(row.cells[name], known, None, f"{row.place}: the {what}")
+
+
+def _flat(rows: Iterable[Sequence[int]]) -> Small:
+    return np.fromiter(chain.from_iterable(rows), np.int32)
+
+
+def text_ids(tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, list[int]]:
+    """The ids of texts, each tokenised once however often it occurs."""
+    unique = list(dict.fromkeys(texts))
+    return dict(zip(unique, tokenizer.ids_batch(unique), strict=True)) if unique else {}
+
+
+def class_index(cell: Cell, known: Mapping[str, int], what: str) -> int:
+    """The index of a class, which must be known."""
+    word = label_text(cell)
+    if word not in known:
+        names = [name for name in known if not name.isdecimal()]  # files of predictions may also have indices
+        raise InputError(f"{what} '{word}' is not among those the model learns{nearest(word, names or known)}")
+    return known[word]
 
 
 def softmax(row: Floats) -> npt.NDArray[np.float64]:
@@ -234,13 +301,21 @@ def most_likely(key: str, shares: npt.NDArray[Any]) -> ItemPrediction:
     return ItemPrediction(key=key, label=int(shares.argmax()), probabilities=tuple(map(float, shares)))
 
 
+def present_chosen(names: Sequence[str], found: ItemPrediction) -> Prediction:
+    """The prediction of one of some classes or options, by their names."""
+    index, shares = cast(int, found.label), found.probabilities
+    return Prediction(
+        label=names[index], probability=shares[index], probabilities=dict(zip(names, shares, strict=True))
+    )
+
+
 def entropy(shares: Iterable[float]) -> float:
     """In nats."""
     return -sum(share * math.log(share) for share in shares if share > 0)
 
 
-def label_score(name: str, right: int, wanted: int, given: int) -> LabelScore:
-    """The scores of a label that is right so often, is the target so often and was predicted so often."""
+def _label_score(name: str, right: int, wanted: int, given: int) -> LabelScore:
+    """The scores of a label that is predicted rightly, is the target and is predicted this many times."""
     return LabelScore(
         name=name,
         precision=right / given if given else 0.0,
@@ -248,17 +323,6 @@ def label_score(name: str, right: int, wanted: int, given: int) -> LabelScore:
         f1=2 * right / (wanted + given) if wanted + given else 0.0,
         count=wanted,
     )
-
-
-def _joined_cells(row: Mapping[str, Any], names: Sequence[str]) -> str:
-    """The texts of some columns of a row, joined as those of training files are."""
-    missing = [name for name in names if name not in row]
-    if missing:
-        raise InputError(
-            f"the row has no column {missing[0]}, which this model was trained on; it has {', '.join(row)}"
-        )
-    cells = [str(row[name]).strip() for name in names if row[name] is not None and row[name] == row[name]]
-    return "\n".join(cell for cell in cells if cell)
 
 
 def row_text(row: Any, names: Sequence[str], *, needed: str = "") -> str:

@@ -7,31 +7,24 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from litebert.data.separated import Cell
+from litebert.errors import InputError
+from litebert.tasks.columns import SEPARATORS, Columns, TableRow, cell_labels, is_missing, label_text
 from litebert.tasks.encoding import Inputs, Targets
-from litebert.tasks.examples import Example, Item, ItemPrediction, Prediction, TaskSpec
-from litebert.tasks.kinds.base import (
-    Confusion,
-    Floats,
-    LabelScore,
-    Metric,
-    TextKind,
-    entropy,
-    label_score,
-)
+from litebert.tasks.examples import Example, ItemPrediction, Prediction, TaskSpec
+from litebert.tasks.kinds.base import Floats, Metrics, TextKind, class_index, entropy
 from litebert.tasks.metrics import LabelSet, exact_sets, macro_set_f1, micro_f1, set_f1
+
+FLAGS = {"1": True, "0": False, "true": True, "false": False, "yes": True, "no": False, "": False}
 
 
 class Multilabel(TextKind):
-    """Binary cross-entropy for each label, those above one half are predicted."""
+    """A probability for each label; those above one half are predicted."""
 
     name = "multilabel"
     described = "several labels a text"
     problem = "multi_label_classification"
-    metrics: ClassVar[Mapping[str, Metric]] = {
-        "micro_f1": lambda targets, found, _: micro_f1(targets, found),
-        "macro_f1": macro_set_f1,
-        "exact_match": lambda targets, found, _: exact_sets(targets, found),
-    }
+    metrics: ClassVar[Metrics] = {"micro_f1": micro_f1, "macro_f1": macro_set_f1, "exact_match": exact_sets}
     default_metrics = ("micro_f1", "macro_f1", "exact_match")
     item_measure = "F1 of an item"
     has_classes = True
@@ -50,21 +43,6 @@ class Multilabel(TextKind):
     def item_score(self, item: Any, found: ItemPrediction) -> float:
         return set_f1(item.target, cast(LabelSet, found.label))
 
-    def breakdown(
-        self, labels: Sequence[str], items: Sequence[Item], found: Sequence[ItemPrediction]
-    ) -> tuple[Confusion, tuple[LabelScore, ...]]:
-        targets = [cast(LabelSet, cast(Example, item).target) for item in items]
-        pairs = list(zip(targets, (cast(LabelSet, one.label) for one in found), strict=True))
-        return (), tuple(
-            label_score(
-                name,
-                sum(index in wanted and index in given for wanted, given in pairs),
-                sum(index in wanted for wanted, _ in pairs),
-                sum(index in given for _, given in pairs),
-            )
-            for index, name in enumerate(labels)
-        )
-
     def chance_loss(self, items: Sequence[Example], inputs: Inputs, num_labels: int) -> float:
         counts = Counter(label for item in items for label in cast(LabelSet, item.target))
         shares = [counts[label] / len(items) for label in range(num_labels)]
@@ -76,9 +54,26 @@ class Multilabel(TextKind):
     def written(self, label: Any, item: Any, labels: Sequence[str]) -> Any:
         return [labels[index] for index in label]
 
-    def probability_names(self, spec: TaskSpec) -> tuple[str, ...]:
-        return spec.labels
-
     def present(self, item: Any, found: ItemPrediction, spec: TaskSpec) -> Prediction:
         names = tuple(spec.labels[index] for index in cast(LabelSet, found.label))
         return Prediction(label=names, probabilities=dict(zip(spec.labels, found.probabilities, strict=True)))
+
+    def _target(self, row: TableRow, columns: Columns, known: Mapping[str, int]) -> LabelSet:
+        """Names in one cell, or a column of 0 and 1 for each label."""
+        if len(columns.labels) == 1:
+            words = cell_labels(row.cells[columns.labels[0]], columns.separator)
+        else:
+            words = [name for name in columns.labels if _flag(row.cells[name], f"{row.place}: {name}")]
+        return self.read_label(words, known, None, f"{row.place}: the label")
+
+    def read_label(self, cell: Cell, known: Mapping[str, int], item: Any, what: str) -> LabelSet:
+        separator = next((sign for sign in SEPARATORS if isinstance(cell, str) and sign in cell), "")
+        return tuple(sorted({class_index(word, known, what) for word in cell_labels(cell, separator)}))
+
+
+def _flag(cell: Cell, what: str) -> bool:
+    """A cell that says whether a label holds."""
+    word = "" if is_missing(cell) else label_text(cell).casefold()
+    if word not in FLAGS:
+        raise InputError(f"{what} is '{cell}' but a column of label=a,b,c holds 0 or 1")
+    return FLAGS[word]

@@ -1,30 +1,34 @@
 """A number for each text or pair."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from litebert.data.separated import Cell
+from litebert.errors import InputError
+from litebert.tasks.columns import number_in
 from litebert.tasks.encoding import Inputs, Targets
 from litebert.tasks.examples import Example, ItemPrediction, Prediction, TaskSpec
-from litebert.tasks.kinds.base import Floats, Metric, TextKind
+from litebert.tasks.kinds.base import Floats, Metrics, TextKind
 from litebert.tasks.metrics import mean_absolute_error, pearson, root_mean_squared_error, spearman
 
 NUMBER = "score"  # what a number to predict is called
 
 
 class Regress(TextKind):
-    """Squared error."""
+    """The score of the head is the number."""
 
     name = "regress"
     described = "regression"
     problem = "regression"
-    metrics: ClassVar[Mapping[str, Metric]] = {
-        "pearson": lambda targets, found, _: pearson(targets, found),
-        "spearman": lambda targets, found, _: spearman(targets, found),
-        "mean_absolute_error": lambda targets, found, _: mean_absolute_error(targets, found),
-        "root_mean_squared_error": lambda targets, found, _: root_mean_squared_error(targets, found),
+    metrics: ClassVar[Metrics] = {
+        "pearson": pearson,
+        "spearman": spearman,
+        "mean_absolute_error": mean_absolute_error,
+        "root_mean_squared_error": root_mean_squared_error,
     }
     default_metrics = ("pearson", "spearman", "mean_absolute_error")
     item_measure = "mean absolute error"
@@ -53,3 +57,10 @@ class Regress(TextKind):
 
     def present(self, item: Any, found: ItemPrediction, spec: TaskSpec) -> Prediction:
         return Prediction(label=cast(float, found.label))
+
+    def read_label(self, cell: Cell, known: Mapping[str, int], item: Any, what: str) -> float:
+        value = number_in(cell)
+        if value is None or not math.isfinite(value):
+            shown = "" if cell is None else cell
+            raise InputError(f"{what} is '{shown}', which is not a number; correct or remove the row")
+        return value

@@ -6,24 +6,32 @@ for that where the model has one (ALBERT appendix A.4). The paper's code asks th
 earlier in training.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from litebert.data.separated import Cell
 from litebert.errors import InputError
-from litebert.tasks.encoding import NULL, OUTSIDE, Inputs, Pile, Small, Targets, TextIds
-from litebert.tasks.examples import EncodingSettings, Item, ItemPrediction, Prediction, Question, TaskSpec
-from litebert.tasks.kinds.base import Floats, HeadScores, TaskKind, row_text
+from litebert.tasks.columns import PASSAGES, Columns, TableRow, number_in
+from litebert.tasks.encoding import NULL, OUTSIDE, Inputs, Small, Targets
+from litebert.tasks.examples import (
+    Answer,
+    EncodingSettings,
+    Item,
+    ItemPrediction,
+    Prediction,
+    Question,
+    TaskSpec,
+)
+from litebert.tasks.kinds.base import Floats, HeadScores, Row, TaskKind, row_text, text_ids
 from litebert.tasks.metrics import best_threshold, score_answer, score_answers
 from litebert.text.tokenizer import Tokenizer
 
 BEST = 20  # stretches that are kept, and tokens that one may begin or end with
 MOST_TOKENS = 30  # of an answer
-PASSAGES = ("context", "passage", "article", "story", "text")
-QUESTIONS = ("question", "query")
 
 
 @dataclass(frozen=True)
@@ -49,10 +57,10 @@ class Span(TaskKind):
     per_token = True
 
     def _lay_out(
-        self, pile: Pile, first: int, items: Sequence[Question], tokenizer: Tokenizer, settings: EncodingSettings
-    ) -> None:
+        self, first: int, items: Sequence[Question], tokenizer: Tokenizer, settings: EncodingSettings
+    ) -> Iterator[Row]:
         """The question and a window of the passage, for each window."""
-        asked = TextIds(tokenizer, [item.question for item in items])
+        asked = text_ids(tokenizer, [item.question for item in items])
         passages: dict[str, tuple[list[int], Small]] = {}
         for number, item in enumerate(items, start=first):
             if item.passage not in passages:
@@ -68,8 +76,7 @@ class Span(TaskKind):
                 where = np.full((len(encoded.ids), 2), OUTSIDE, np.int32)
                 where[before : before + end - begin] = places[begin:end]
                 where[0 if marks[0] == tokenizer.cls_id else -1] = NULL
-                pile.add(number, encoded)
-                pile.characters.append(where)
+                yield number, encoded, where
 
     def targets(self, items: Sequence[Item], inputs: Inputs, num_labels: int) -> Targets:
         """Every window is a unit. One without the whole answer is taught to point at no token of the passage."""
@@ -94,7 +101,7 @@ class Span(TaskKind):
         answers = list(best_answers(questions, inputs, scores))
         found = {answer.key: answer.texts[0] if answer.texts else "" for answer in answers}
         odds = {answer.key: answer.odds for answer in answers}
-        return replace(spec, null_threshold=float(best_threshold(questions, found, odds).value))
+        return replace(spec, null_threshold=float(best_threshold(questions, found, odds)[0]))
 
     def evaluate(
         self, metrics: Sequence[str], items: Sequence[Item], found: Sequence[ItemPrediction], num_labels: int
@@ -135,8 +142,38 @@ class Span(TaskKind):
 
     def item_of(self, row: Any, key: str, spec: TaskSpec) -> Item:
         needed = "a question and a context"
-        question, passage = row_text(row, QUESTIONS, needed=needed), row_text(row, PASSAGES, needed=needed)
+        question, passage = (
+            row_text(row, names, needed=needed) for names in (("question", "query"), (*PASSAGES, "text"))
+        )
         return Question(key=key, title="", passage=passage, question=question)
+
+    def item_of_row(self, row: TableRow, columns: Columns, known: Mapping[str, int], *, labelled: bool) -> Item:
+        texts, key, title = row.texts(columns), row.key(columns), str(row.cells.get("title", ""))
+        if not columns.labels:
+            if len(texts) != 2:
+                raise InputError(f"{row.place} needs a passage and a question")
+            return Question(key=key, title=title, passage=texts[0], question=texts[1])
+        name = columns.labels[0]
+        cell = row.cells[name]
+        if isinstance(cell, list) and all(isinstance(one, dict) for one in cell):  # as in SQuAD's own files
+            cell = {part: [one.get(part) for one in cell] for part in ("text", "answer_start")}
+        if not isinstance(cell, dict) or not isinstance(cell.get("text"), list) or len(texts) != 2:
+            raise InputError(f'{row.place}: {name} must be {{"text": [...], "answer_start": [...]}}')
+        starts = cell.get("answer_start") or [0] * len(cell["text"])
+        if not isinstance(starts, list):
+            raise InputError(f"{row.place}: the answer_start of {name} is '{starts}', which is not a list")
+        for start in starts:
+            number = number_in(start)
+            if number is None or not number.is_integer():
+                raise InputError(f"{row.place}: the answer_start of {name} is '{start}', which is not a whole number")
+        pairs = [(str(text), int(float(start))) for text, start in zip(cell["text"], starts, strict=False)]
+        answers = tuple(Answer.located(texts[0], *pair) for pair in pairs)
+        return Question(
+            key=key, title=title, passage=texts[0], question=texts[1], answers=answers, impossible=not answers
+        )
+
+    def read_label(self, cell: Cell, known: Mapping[str, int], item: Any, what: str) -> str:
+        return "" if cell is None else str(cell)
 
 
 def windows(tokens: int, room: int, stride: int) -> list[tuple[int, int]]:

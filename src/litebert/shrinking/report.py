@@ -1,5 +1,6 @@
 """What a search for a task found, as a report: before and after side by side, and all that was tried."""
 
+import dataclasses
 import statistics
 from collections.abc import Sequence
 from functools import partial
@@ -17,25 +18,28 @@ BYTES = 4  # of a number, as models are written
 
 def standing_rows(report: TaskReport) -> list[list[str]]:
     """Size, time and score: all layers, then what is left, and what that is of the whole."""
-    before, after = report.before, report.after
     rows = [
         ["", "layers", "parameters", "size", "time an input", report.metric.replace("_", " ")],
-        ["before", *_cells(before)],
+        ["before", *_cells(report.before)],
     ]
     if report.dropped:
-        lost = statistics.fmean(after.scores) - statistics.fmean(before.scores)
+        lost = statistics.fmean(report.after.scores) - statistics.fmean(report.before.scores)
+        layers, parameters, time = (f"{share:.0%}" for share in _shares(report))
         rows += [
-            ["after", *_cells(after)],
-            [
-                "of before",
-                f"{after.layers / before.layers:.0%}",
-                f"{after.parameters / before.parameters:.0%}",
-                f"{after.parameters / before.parameters:.0%}",
-                f"{after.milliseconds / before.milliseconds:.0%}",
-                f"{100 * lost:+.2f}",
-            ],
+            ["after", *_cells(report.after)],
+            ["of before", layers, parameters, parameters, time, f"{100 * lost:+.2f}"],
         ]
     return rows
+
+
+def _shares(report: TaskReport) -> tuple[float, float, float]:
+    """Layers, parameters and time after, each as a share of before."""
+    before, after = report.before, report.after
+    return (
+        after.layers / before.layers,
+        after.parameters / before.parameters,
+        after.milliseconds / before.milliseconds,
+    )
 
 
 def _cells(one: Standing) -> list[str]:
@@ -78,37 +82,23 @@ def found_report(report: TaskReport) -> Report:
     return Report(
         title=f"The layers of {report.model} that {report.task} can spare",
         sections=[found, Section(title="All that was tried", items=[Table(rows=_tried(report), left=(0, 2, 6))])],
-        data=report.as_plain(),
+        data=dataclasses.asdict(report),
     )
 
 
 def _tried(report: TaskReport) -> list[list[str]]:
     rows = [["strategy", "dropped", "layers kept", "seeds", "score", "lost", "verdict"]]
     for one in report.found.verdicts:
-        rows.append(
-            [
-                one.strategy,
-                str(one.dropped),
-                ranges(one.kept),
-                str(one.seeds),
-                f"{100 * one.mean:.2f}",
-                f"{100 * one.loss:.2f}",
-                one.reason,
-            ]
-        )
+        points = (f"{100 * one.mean:.2f}", f"{100 * one.loss:.2f}")
+        rows.append([one.strategy, str(one.dropped), ranges(one.kept), str(one.seeds), *points, one.reason])
     return rows
 
 
 def _costs(report: TaskReport) -> Plot:
-    before, after = report.before, report.after
-    shares = {
-        "layers": after.layers / before.layers,
-        "parameters, size": after.parameters / before.parameters,
-        "time an input": after.milliseconds / before.milliseconds,
-    }
-    score = statistics.fmean(before.scores)
+    shares = dict(zip(("layers", "parameters, size", "time an input"), _shares(report), strict=True))
+    score = statistics.fmean(report.before.scores)
     if score > 0:  # a correlation need not be
-        shares[report.metric.replace("_", " ")] = max(0.0, statistics.fmean(after.scores) / score)
+        shares[report.metric.replace("_", " ")] = max(0.0, statistics.fmean(report.after.scores) / score)
     reading = "Each as a share of what it was with all layers (the dashed line)."
     return Plot(title="What is left", reading=reading, draw=partial(_draw_costs, shares))
 
