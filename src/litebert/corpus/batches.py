@@ -286,12 +286,7 @@ class Batches:
         return Batch(
             epoch=epoch,
             index=index,
-            ids=arrays.ids,
-            segments=arrays.segments,
-            positions=arrays.positions,
-            word_starts=arrays.word_starts,
-            starts=arrays.starts,
-            order_labels=arrays.order_labels,
+            **arrays._asdict(),
             mask_positions=masks.positions[:kept],
             mask_targets=masks.targets[:kept],
             ngrams=masks.ngrams[:spans],

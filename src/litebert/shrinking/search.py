@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from litebert.durations import format_duration
 from litebert.errors import InputError
+from litebert.parameters import format_duration
 from litebert.runs import MODEL_FOLDER, RunLock, update_run
 from litebert.shrinking.drop import count_parameters, kept_plan, sharing
 from litebert.shrinking.strategies import Layers, Strategy, kept_of, layers_in_words, ranges
