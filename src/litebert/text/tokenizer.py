@@ -17,7 +17,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import models, processors
 
 from litebert.errors import InputError
-from litebert.families.family import Family, PairLayout, Role, Slot
+from litebert.families.family import Family, Role, Slot
 from litebert.runs import write_atomically
 from litebert.text.normalise import Rules, backend_normaliser
 
@@ -124,9 +124,24 @@ class Tokenizer:
     def lay_out(
         self, first: Sequence[int], second: Sequence[int] | None = None, max_length: int | None = None
     ) -> Encoded:
-        """``encode`` for texts that are ids already."""
+        """``encode`` for texts that are ids already: one or two, of at most ``max_length`` tokens in all."""
         assert self.cls_id is not None and self.sep_id is not None
-        return lay_out(self._family.layout, self.cls_id, self.sep_id, first, second, max_length)
+        slots = self._family.layout.single if second is None else self._family.layout.pair
+        if max_length is not None:
+            room = max_length - sum(slot.part in ("cls", "sep") for slot in slots)
+            if room < 0:
+                raise ValueError(f"max_length is {max_length} but the special tokens alone take {max_length - room}")
+            keep, keep_second = cut_pair(len(first), len(second or ()), room)
+            first = first[:keep]
+            second = second[:keep_second] if second is not None else None
+        parts = {"A": first, "B": second or (), "cls": (self.cls_id,), "sep": (self.sep_id,)}
+        ids: list[int] = []
+        segments: list[int] = []
+        for slot in slots:
+            part = parts[slot.part]
+            ids.extend(part)
+            segments.extend([slot.segment] * len(part))
+        return Encoded(ids, segments)
 
     def offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """The ids of ``text`` and, for each, the span of characters it stands for, outer white space left out."""
@@ -296,33 +311,6 @@ def cut_pair(first: int, second: int, room: int) -> tuple[int, int]:
     else:
         long = room - short
     return (long, short) if first > second else (short, long)
-
-
-def lay_out(
-    layout: PairLayout,
-    cls_id: int,
-    sep_id: int,
-    first: Sequence[int],
-    second: Sequence[int] | None = None,
-    max_length: int | None = None,
-) -> Encoded:
-    """The input for one text, or for two, of at most ``max_length`` tokens in all."""
-    slots = layout.single if second is None else layout.pair
-    if max_length is not None:
-        room = max_length - sum(slot.part in ("cls", "sep") for slot in slots)
-        if room < 0:
-            raise ValueError(f"max_length is {max_length} but the special tokens alone take {max_length - room}")
-        keep, keep_second = cut_pair(len(first), len(second or ()), room)
-        first = first[:keep]
-        second = second[:keep_second] if second is not None else None
-    parts = {"A": first, "B": second or (), "cls": (cls_id,), "sep": (sep_id,)}
-    ids: list[int] = []
-    segments: list[int] = []
-    for slot in slots:
-        part = parts[slot.part]
-        ids.extend(part)
-        segments.extend([slot.segment] * len(part))
-    return Encoded(ids, segments)
 
 
 def is_unspaced(character: str) -> bool:
