@@ -12,9 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-from litebert.durations import parse_duration
 from litebert.errors import InputError
-from litebert.parameters import Fields, Param, PathLike, Table, checked, field_words
+from litebert.parameters import Fields, Param, PathLike, Table, checked, field_words, parse_duration
 
 if TYPE_CHECKING:
     from litebert.analyse.measure import ModelFigures
@@ -605,8 +604,7 @@ def build_corpus(
     A stopped build resumes when the same call is made again, and ends with the same bytes.
     """
     from litebert.config import parse_share
-    from litebert.corpus.build import BuildSettings, build_store
-    from litebert.corpus.build_report import Display
+    from litebert.corpus.build import BuildSettings, Display, build_store
 
     asked = BuildSettings(
         languages=tuple(language or ()),

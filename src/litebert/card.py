@@ -56,7 +56,7 @@ def _task(folder: Path) -> list[Item]:
     except FileNotFoundError:
         return []
     except ValueError as error:
-        raise InputError(f"{folder / 'task.json'} is no JSON ({error}); write the model again") from None
+        raise InputError(f"{folder / 'task.json'} is not JSON ({error}); write the model again") from None
     labels = [str(label) for label in task.get("labels") or ()]
     named = f"; labels: {', '.join(labels[:20])}{' ...' if len(labels) > 20 else ''}" if labels else ""
     return [note(f"Fine-tuned for {task.get('task') or task.get('name', 'a task')} ({task.get('kind', '')}){named}.")]

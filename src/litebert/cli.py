@@ -11,14 +11,10 @@ import typer
 from typer.core import TyperGroup
 
 from litebert import api
-from litebert.commands.answers import show_evaluation, show_exits, show_look, show_plans, show_verified
-from litebert.commands.fill import fill, order
+from litebert.commands import show
 from litebert.commands.from_signature import add_command, as_option
-from litebert.commands.models import show_card, show_config, show_converted, show_exported, show_models, show_runs
-from litebert.commands.predict import predict
-from litebert.commands.smaller import show_layers, show_shrunk
+from litebert.commands.texts import fill, order, predict
 from litebert.commands.tokenizer import fertility, try_tokenizer
-from litebert.commands.training import show_distill, show_finetune, show_pretrain, show_store, show_tokenizer
 from litebert.errors import InputError
 
 TEXT, TASKS, SMALLER, MODELS = (
@@ -53,46 +49,50 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 tokenizer = typer.Typer(help="Train a tokenizer, try one, compare some.", no_args_is_help=True)
-add_command(tokenizer, api.train_tokenizer, show_tokenizer, name="train", renamed=OUTPUT | HELD_OUT)
+add_command(tokenizer, api.train_tokenizer, show.show_tokenizer, name="train", renamed=OUTPUT | HELD_OUT)
 add_command(tokenizer, try_tokenizer, _nothing, name="try")
 add_command(tokenizer, fertility, _nothing, renamed=HELD_OUT)
 corpus = typer.Typer(help="Build a token store from raw text and look into one.", no_args_is_help=True)
-add_command(corpus, api.build_corpus, show_store, name="build", renamed=OUTPUT)
+add_command(corpus, api.build_corpus, show.show_store, name="build", renamed=OUTPUT)
 add_command(
-    corpus, api.look_corpus, show_look, name="look", renamed={"--budget": "--batch-tokens", "--rate": "--mask-rate"}
+    corpus,
+    api.look_corpus,
+    show.show_look,
+    name="look",
+    renamed={"--budget": "--batch-tokens", "--rate": "--mask-rate"},
 )
-add_command(corpus, api.verify_corpus, show_verified, name="verify")
+add_command(corpus, api.verify_corpus, show.show_verified, name="verify")
 
-add_command(app, api.models, show_models, name="ls", panel=TEXT)
-add_command(app, api.plan, show_plans, panel=TEXT)
+add_command(app, api.models, show.show_models, name="ls", panel=TEXT)
+add_command(app, api.plan, show.show_plans, panel=TEXT)
 app.add_typer(tokenizer, name="tokenizer", rich_help_panel=TEXT)
 app.add_typer(corpus, name="corpus", rich_help_panel=TEXT)
-add_command(app, api.pretrain, show_pretrain, panel=TEXT)
-add_command(app, api.list_runs, show_runs, name="runs", panel=TEXT)
-add_command(app, api.finetune, show_finetune, panel=TASKS, renamed={"--settings": "--recipe"})
-add_command(app, api.evaluate, show_evaluation, panel=TASKS)
+add_command(app, api.pretrain, show.show_pretrain, panel=TEXT)
+add_command(app, api.list_runs, show.show_runs, name="runs", panel=TEXT)
+add_command(app, api.finetune, show.show_finetune, panel=TASKS, renamed={"--settings": "--recipe"})
+add_command(app, api.evaluate, show.show_evaluation, panel=TASKS)
 add_command(app, predict, _nothing, panel=TASKS)
 add_command(app, fill, _nothing, panel=TASKS)
 add_command(app, order, _nothing, panel=TASKS)
 add_command(
     app,
     api.shrink,
-    show_shrunk,
+    show.show_shrunk,
     panel=SMALLER,
     renamed=OUTPUT | {"--columns": "--text"},
     moved={"--compare": "litebert-lab compare MODEL --drop 2,4,6 makes the tables"},
 )
-add_command(app, api.distill, show_distill, panel=SMALLER, renamed=OUTPUT)
-add_command(app, api.exits, show_exits, panel=SMALLER, renamed=OUTPUT)
-add_command(app, api.layers, show_layers, panel=SMALLER, renamed={"--text": "--texts"})
-add_command(app, api.config, show_config, name="show", panel=MODELS)
-add_command(app, api.convert, show_converted, panel=MODELS)
-add_command(app, api.export, show_exported, panel=SMALLER)
-add_command(app, api.card, show_card, panel=MODELS)
+add_command(app, api.distill, show.show_distill, panel=SMALLER, renamed=OUTPUT)
+add_command(app, api.exits, show.show_exits, panel=SMALLER, renamed=OUTPUT)
+add_command(app, api.layers, show.show_layers, panel=SMALLER, renamed={"--text": "--texts"})
+add_command(app, api.config, show.show_config, name="show", panel=MODELS)
+add_command(app, api.convert, show.show_converted, panel=MODELS)
+add_command(app, api.export, show.show_exported, panel=SMALLER)
+add_command(app, api.card, show.show_card, panel=MODELS)
 
 
 def _moved(name: str) -> None:
-    """A command that is now one of ``litebert-lab``: it says so, whatever its words are."""
+    """A command that is now one of ``litebert-lab``: an error with the new command, whatever its arguments are."""
 
     def moved(words: Annotated[list[str] | None, typer.Argument()] = None) -> None:
         raise InputError(f"{name} is a command of litebert-lab now: litebert-lab {' '.join([name, *(words or ())])}")

@@ -1,6 +1,6 @@
 """Settings as frozen dataclasses: read from YAML presets that hold differences only, changed with ``name=value`` words.
 
-A preset may say ``base: OTHER`` and then only what differs. Settings nest, and ``optimiser.rate`` names a field inside
+A preset may have ``base: OTHER`` and then only what differs. Settings nest, and ``optimiser.rate`` names a field inside
 one. An unknown field is an error that names the nearest one. A class that has renamed fields lists them in a class
 variable ``RENAMED``, from the old name to the new, and is still built from the old ones.
 """

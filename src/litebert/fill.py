@@ -103,7 +103,7 @@ class Filler(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Cloze:
-    """A text with one mask, the words that are right there, and what kind of knowledge they take."""
+    """A text with one mask, the words that are correct there, and what kind of knowledge they need."""
 
     text: str
     accept: tuple[str, ...]
@@ -112,7 +112,7 @@ class Cloze:
 
 @dataclass(frozen=True, kw_only=True)
 class Filled:
-    """What the model said: its guesses for the gap, and the best rank of a right answer, if it has one."""
+    """The model's guesses for the gap, and the best rank of an accepted answer, if there is one."""
 
     cloze: Cloze
     guesses: tuple[Guess, ...]
@@ -121,7 +121,7 @@ class Filled:
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """Of so many texts, the share whose first guess is right, and of those with a right one among the first few."""
+    """The number of texts, the share whose first guess is correct, and that with a correct one among the first few."""
 
     items: int
     first: float
@@ -149,7 +149,7 @@ def read_clozes(path: Path) -> list[Cloze]:
 
 
 def score_clozes(model: Filler, clozes: Sequence[Cloze], *, top: int = 5, depth: int | None = None) -> list[Filled]:
-    """What the model says of every text, in their order."""
+    """The model's guesses for every text, in order."""
     assert model.tokenizer is not None
     tokenizer = model.tokenizer
     inputs = tokenizer.encode_batch([cloze.text for cloze in clozes])
@@ -176,12 +176,12 @@ def _pieces(model: Filler, text: str, answer: str) -> list[int]:
     before = text.partition(model.tokenizer.mask_token or "")[0]
     pieces = model.tokenizer.ids(f" {answer}" if before.endswith(" ") else answer)
     if not pieces:
-        raise InputError(f"'{answer}', accepted for '{text}', is no text that the model can read; take it out")
+        raise InputError(f"'{answer}', accepted for '{text}', has no tokens in this vocabulary; remove it")
     return pieces
 
 
 def _widened(one: Encoded, place: int, count: int) -> Encoded:
-    """The same input with so many masks in its gap."""
+    """The same input with ``count`` masks in its gap."""
 
     def widen(row: Sequence[int]) -> list[int]:
         return [*row[:place], *[row[place]] * count, *row[place + 1 :]]
@@ -215,7 +215,7 @@ def shares(filled: Sequence[Filled]) -> dict[str, Share]:
 
 
 def as_plain(one: Filled) -> dict[str, Any]:
-    """A text and what was said of it, for JSON."""
+    """A text and the guesses for it, for JSON."""
     return {
         "text": one.cloze.text,
         "kind": one.cloze.kind,

@@ -11,7 +11,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import fill
@@ -31,7 +31,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 LONGEST_BRIEF = 240  # characters of a note of a brief section
 WIDEST_MAP = 13  # columns of a shaded table that a terminal shows
-TEXT_AS_IT_IS: dict[Any, Any] = {"text.parse_math": False}  # a label such as "$5 or $10" is no formula
+TEXT_AS_IT_IS: dict[Any, Any] = {"text.parse_math": False}  # a label such as "$5 or $10" is not a formula
 
 Style = Literal["", "quiet", "strong", "good", "bad", "warning", "code", "example"]
 Draw = Callable[["Axes"], None]
@@ -97,7 +97,7 @@ Item = Note | Table | Plot
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """Notes, tables and plots under one heading; ``brief``: a terminal shows so many items, long notes cut."""
+    """Notes, tables and plots under one heading; ``brief``: number of items that a terminal shows."""
 
     title: str = ""
     items: Sequence[Item] = ()
@@ -125,6 +125,11 @@ def note(text: str, style: Style = "") -> Note:
 def notes(texts: Iterable[str], style: Style = "") -> list[Note]:
     """A paragraph for each text."""
     return [note(text, style) for text in texts]
+
+
+def table_of(rows: Iterable[Any], columns: Mapping[str, str], **options: Any) -> Table:
+    """A table of objects, a row each; ``columns`` are format strings by heading: ``{"tokens/s": "{0.speed:,.0f}"}``."""
+    return Table(rows=[list(columns), *([cell.format(row) for cell in columns.values()] for row in rows)], **options)
 
 
 def to_json(report: Report) -> str:
@@ -300,7 +305,7 @@ def _draw(plot: Plot, figure: Any) -> "Axes":
 
 
 def write_png(report: Report, path: Path, columns: int = 2) -> None:
-    """All plots in one picture, each with the sentence that says how to read it."""
+    """All plots in one picture, each with the sentence on how to read it."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

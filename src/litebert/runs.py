@@ -1,6 +1,6 @@
 """What made a folder: every command that writes one leaves a ``run.json`` in it. The registry of runs is these files.
 
-A note says which command, when, with what settings, what the run came from (its parents), its status and its results.
+A note records the command, its time and settings, what the run came from (its parents), its status and its results.
 Here are the notes, the lock of a run folder, and the tree that ``litebert runs`` prints. Everything is light at
 import, because that command reads hundreds of notes and has no use for torch.
 """
@@ -91,7 +91,7 @@ class RunInfo:
 
     @property
     def model(self) -> str:
-        """What was trained, as far as the settings say so."""
+        """What was trained, as far as the settings have it."""
         named = (self.settings.get(key) for key in ("model", "preset", "source", "kind"))
         return next((str(name) for name in named if isinstance(name, str)), "")
 
@@ -105,7 +105,7 @@ def write_run(
     status: Status = "finished",
     result: Mapping[str, Any] | None = None,
 ) -> None:
-    """Leave a note in ``folder`` of which verb made it, when, with what and from what."""
+    """Record in ``folder`` which command made it, when, with which settings and from what."""
     note = {
         "verb": verb,
         "made": _now(),
@@ -120,7 +120,7 @@ def write_run(
 
 
 def update_run(folder: Path, *, status: Status | None = None, result: Mapping[str, Any] | None = None) -> None:
-    """Change how a run stands; figures of ``result`` are added to those noted before."""
+    """Change the status of a run; figures of ``result`` are added to those recorded before."""
     note = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
     if status is not None:
         note["status"] = status
@@ -246,7 +246,7 @@ class RunLock:
         self._lock.release()
 
     def _remove_if_unused(self) -> None:
-        # Never from a folder with a run: a process that has the file open could lock what no one else sees.
+        # Never from a folder with a run: a process that has the file open could lock a file that nobody else sees.
         if self._made and [*self.path.parent.iterdir()] == [self.path]:
             self.path.unlink()
             self.path.parent.rmdir()
@@ -260,7 +260,7 @@ def _write_holder(handle: int) -> None:
 
 
 def is_in_use(run: Path) -> bool:
-    """Whether a living process holds the lock of a run, as far as this host can tell."""
+    """Whether a living process holds the lock of a run, as far as this host knows."""
     try:
         handle = os.open(run / LOCK_FILE, os.O_RDONLY)
     except OSError:
@@ -278,11 +278,11 @@ def is_in_use(run: Path) -> bool:
 
 
 def standing(info: RunInfo) -> str:
-    """The status of a run, or ``killed`` where its note says that it is running and no process holds it."""
+    """The status of a run, or ``killed`` where its note has it running and no process holds it."""
     if info.status != "running" or is_in_use(info.folder):
         return info.status
     host = _lock_note(info.folder / LOCK_FILE).get("host")
-    # Not every shared file system tells this host about the locks of others.
+    # Not every shared file system shows this host the locks of others.
     return "killed" if host in (None, socket.gethostname()) else f"running on {host}"
 
 
@@ -356,7 +356,7 @@ def parents_among(runs: Sequence[RunInfo]) -> dict[Path, list[RunInfo]]:
 
 
 def tree(runs: Sequence[RunInfo]) -> str:
-    """Runs as lines of text; what they came from, where it is no run itself, heads its own group."""
+    """Runs as lines of text; what they came from, where it is not a run itself, heads its own group."""
     parents = parents_among(runs)
     children: dict[Path, list[RunInfo]] = defaultdict(list)
     groups: dict[str, list[RunInfo]] = defaultdict(list)
@@ -366,12 +366,24 @@ def tree(runs: Sequence[RunInfo]) -> str:
         else:
             groups[_outside(run)].append(run)
     rows: list[tuple[str, ...]] = [HEADINGS]
+
+    def add(members: Sequence[RunInfo], indent: str, branches: bool) -> None:
+        """Append runs and all that came from them."""
+        for run in members:
+            last = run is members[-1]
+            own, below = ("└─ ", "   ") if last else ("├─ ", "│  ")
+            own, below = (indent + own, indent + below) if branches else ("", "")
+            step, loss = run.result.get("step"), run.result.get("held_out_loss")
+            steps = f"{step:,}" if isinstance(step, int) else ""
+            losses = f"{loss:.3f}" if isinstance(loss, int | float) else ""
+            made = run.made[:16].replace("T", " ")
+            rows.append((f"{own}{run.folder}", run.verb, run.model, made, standing(run), steps, losses))
+            add(children.get(run.folder, []), below, True)
+
     for heading, members in groups.items():
         if heading:
             rows.append((heading,))
-        for index, run in enumerate(members):
-            last = index == len(members) - 1
-            _add(rows, run, children, _lines("", last) if heading else ("", ""))
+        add(members, "", bool(heading))
     wide = _aligned(rows)
     return wide if max(map(len, wide.splitlines())) <= text_width() else _aligned([_narrow(row) for row in rows])
 
@@ -388,7 +400,7 @@ def _narrow(row: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _in_a_circle(run: RunInfo, parents: Mapping[Path, list[RunInfo]]) -> bool:
-    """Whether a run descends from itself, as notes edited by hand may say."""
+    """Whether a run descends from itself, as notes edited by hand may have it."""
     seen: set[Path] = set()
     current = run
     while parents[current.folder] and current.folder not in seen:
@@ -398,38 +410,12 @@ def _in_a_circle(run: RunInfo, parents: Mapping[Path, list[RunInfo]]) -> bool:
 
 
 def _outside(run: RunInfo) -> str:
-    """What a run came from, in words, where that is no run of the list."""
+    """What a run came from, in words, where that is not a run of the list."""
     if not run.parents:
         return ""
     parent = run.parents[0]
     mark = f" {parent.fingerprint[:8]}" if parent.fingerprint else ""
     return f"{parent.folder} ({parent.role}{mark})"
-
-
-def _lines(before: str, last: bool) -> tuple[str, str]:
-    """What is drawn before a run's own name, and before those of its children."""
-    return (f"{before}└─ ", f"{before}   ") if last else (f"{before}├─ ", f"{before}│  ")
-
-
-def _add(
-    rows: list[tuple[str, ...]], run: RunInfo, children: Mapping[Path, list[RunInfo]], lines: tuple[str, str]
-) -> None:
-    """Append a run and all that came from it."""
-    step, loss = run.result.get("step"), run.result.get("held_out_loss")
-    rows.append(
-        (
-            f"{lines[0]}{run.folder}",
-            run.verb,
-            run.model,
-            run.made[:16].replace("T", " "),
-            standing(run),
-            f"{step:,}" if isinstance(step, int) else "",
-            f"{loss:.3f}" if isinstance(loss, int | float) else "",
-        )
-    )
-    members = children.get(run.folder, [])
-    for index, child in enumerate(members):
-        _add(rows, child, children, _lines(lines[1], index == len(members) - 1))
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> str:

@@ -60,14 +60,14 @@ def progress() -> Iterator[Callable[[str], None]]:
     shown = 0.0
     watched = sys.stderr.isatty()
 
-    def say(words: str) -> None:
+    def show(words: str) -> None:
         nonlocal shown
         if watched and time.monotonic() - shown >= EVERY:
             shown = time.monotonic()
             print(f"\r\x1b[K{words}", end="", file=sys.stderr, flush=True)
 
     try:
-        yield say
+        yield show
     finally:
         if shown:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
@@ -100,8 +100,8 @@ def text_width() -> int:
     return min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns)
 
 
-def tell_typing() -> None:
-    """Where texts are read from a keyboard, say so, or a verb that waits for them would look as if it hung."""
+def prompt_for_texts() -> None:
+    """Where texts are read from a keyboard, print a prompt: a command that waits silently looks as if it hung."""
     if sys.stdin.isatty():
         print("type texts, one a line, and end with Ctrl-D", file=sys.stderr, flush=True)
 

@@ -1,18 +1,22 @@
 """``litebert-lab``: studies, benchmarks, comparisons and long cards. Light at import, as litebert's command line is."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from litebert.commands.from_signature import SignatureCommand
+from litebert.commands.show import show_report
 from litebert.errors import InputError
-from litebert_lab.bench.verb import app as bench_app
-from litebert_lab.card.verb import card
-from litebert_lab.compare.verb import compare
-from litebert_lab.study.verb import study
+from litebert_lab.bench.commands import AsJson, Device
+from litebert_lab.bench.commands import app as bench_app
+from litebert_lab.study.catalogue import STUDIES
 from litebert_lab.suite import suite
+
+if TYPE_CHECKING:
+    from litebert.report import Report
 
 app = typer.Typer(
     name="litebert-lab",
@@ -22,10 +26,194 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(bench_app, name="bench")
-app.command(cls=SignatureCommand)(study)
-app.command(cls=SignatureCommand)(compare)
-app.command()(card)
-app.command()(suite)
+
+
+def _write_report(report: "Report", folder: Path, name: str, as_json: bool) -> None:
+    """A report in a folder, as JSON and as a page, and on the terminal."""
+    from litebert.report import to_html, to_json
+    from litebert.runs import write_atomically
+
+    write_atomically(folder / f"{name}.json", to_json(report) + "\n")
+    write_atomically(folder / f"{name}.html", to_html(report))
+    show_report(report, as_json)
+    typer.echo(f"wrote {folder / name}.json and {folder / name}.html", err=True)
+
+
+@app.command(cls=SignatureCommand)
+def study(
+    name: Annotated[str, typer.Argument(metavar="STUDY", help=" ".join(STUDIES))],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="FIELD=VALUE...", help="Fields of the model or recipe, for all rows.")
+    ] = None,
+    corpus: Annotated[Path, typer.Option(help="A token store with held-out text.")] = Path("store"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the study.")] = Path("study"),
+    budget: Annotated[str | None, typer.Option(help="Time to train each row for: 5m, 2h.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Steps of each row, instead of time.")] = None,
+    flops: Annotated[
+        float | None, typer.Option(help="Arithmetic of each row, instead of time: fair where rows share a device.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Runs of each row; more than one measures the noise of training.")] = 1,
+    preset: Annotated[str, typer.Option(help="The model that rows are made from.")] = "albert-base",
+    recipe: Annotated[str, typer.Option(help="budget or paper.")] = "budget",
+    device: Device = "auto",
+    precision: Annotated[str | None, typer.Option(help="bf16, fp16 or fp32.")] = None,
+    compiled: Annotated[
+        bool | None, typer.Option("--compile/--no-compile", help="torch.compile; on a GPU by default.")
+    ] = None,
+    micro_tokens: Annotated[int, typer.Option(help="Tokens of one forward pass; 0: by device.")] = 0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the rows and how long they take.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Rerun a table of the ALBERT paper (or our own: recipe, elastic) at your own scale: which findings hold?
+
+    Give the same command again to resume a study that was stopped: finished rows are not run again.
+    """
+    from litebert_lab.study.report import outcome_of, study_report
+    from litebert_lab.study.run import StudySettings, in_words, plan_study, run_study
+
+    settings = StudySettings(
+        study=name,
+        preset=preset,
+        corpus=corpus,
+        out=out,
+        budget=budget,
+        steps=steps,
+        flops=flops,
+        seeds=seeds,
+        recipe=recipe,
+        words=tuple(overrides or ()),
+        device=device,
+        precision=precision,
+        compiled=compiled,
+        micro_tokens=micro_tokens,
+    )
+    done = plan_study(settings) if dry_run else run_study(settings)
+    report = study_report(done, outcome_of(done))
+    if not dry_run:
+        _write_report(report, out, "study", as_json)
+    elif as_json:
+        show_report(report, as_json)
+    else:
+        for row in done.study.trained:
+            start = f" --from {row.start}" if row.start else ""
+            typer.echo(f"{row.label:36} {done.parameters[row.name] / 1e6:8.2f}M  {' '.join(row.words)}{start}")
+        typer.echo(in_words(settings, done.study))
+
+
+@app.command(cls=SignatureCommand)
+def compare(
+    model: Annotated[str, typer.Argument(help="A litebert folder, a Hugging Face folder or a preset.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="FIELD=VALUE...", help="Fields of the fine-tuning: epochs=3.")
+    ] = None,
+    drop: Annotated[str, typer.Option(help="Numbers of layers to drop.")] = "2,4,6",
+    strategy: Annotated[
+        str | None, typer.Option(help="top, bottom, even, odd, symmetric, contribution: some of them; default: all.")
+    ] = None,
+    task: Annotated[str | None, typer.Option(help="Tasks to fine-tune for, as for finetune: rte,mrpc.")] = None,
+    data: Annotated[Path | None, typer.Option(help="The tasks' folder, or your own file.")] = None,
+    columns: Annotated[str | None, typer.Option(help="Text columns of your own file, as finetune's --text.")] = None,
+    label: Annotated[str | None, typer.Option(help="Label column of your own file.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "--output", "-o", help="The folder of the runs.")] = None,
+    seeds: Annotated[int, typer.Option(help="Seeds of each candidate; several measure the noise.")] = 3,
+    when: Annotated[str, typer.Option(help="Layers are dropped before fine-tuning, after it, or in steps.")] = "before",
+    recover: Annotated[
+        bool, typer.Option("--recover", help="What is left learns from the whole model, too (see distill).")
+    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume the runs in the folder.")] = False,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Fine-tune with every strategy and number of layers dropped: the tables of Poor Man's BERT for your model."""
+    if out is None:
+        raise InputError("out is missing; name a folder for the runs and their results with -o FOLDER")
+    words = [word.strip() for word in drop.split(",") if word.strip()]
+    if not words or not all(word.isdecimal() and int(word) for word in words):
+        raise InputError(f"drop is '{drop}' but must be numbers such as 2,4,6, each 1 or more")
+    if seeds < 1:
+        raise InputError(f"seeds is {seeds} but must be 1 or more")
+    from litebert.distillation.settings import DistillSettings
+    from litebert.shrinking.strategies import parse_strategy
+    from litebert.shrinking.tuning import DropSchedule, parse_when
+    from litebert.tasks.prepare import FinetuneSettings
+    from litebert.tasks.recipes import read_finetune_recipe
+    from litebert.tasks.sources import read_task
+    from litebert.train.precision import usable_device
+    from litebert_lab.compare import COMPARED, Grid, comparison_report
+    from litebert_lab.compare import compare as compare_all
+
+    where = usable_device(device)
+    named = [word for word in (strategy or "").split(",") if word]
+    grid = Grid(
+        drops=tuple(sorted({int(word) for word in words})),
+        strategies=tuple(dict.fromkeys(map(parse_strategy, named))) if strategy is not None else COMPARED,
+        seeds=tuple(range(seeds)),
+        way=DropSchedule(when=parse_when(when), recover=DistillSettings() if recover else None),
+    )
+    names: list[str | None] = [name for name in task.split(",") if name] if task else [None]
+    tasks = []
+    for name in names:
+        read = read_task(name, data, text=columns, label=label)
+        # Without early stopping all runs take equally many steps, or times would not compare.
+        tuned = read_finetune_recipe("budget", read.name, read.kind, ["patience=0", *(overrides or ())])
+        settings = FinetuneSettings(model=model, out=out / read.name, recipe=tuned, resume=resume, device=where)
+        tasks.append((read, settings))
+    found = compare_all(replace(tasks[0][1], out=out), tasks, grid)
+    _write_report(comparison_report(found), out, "comparison", as_json)
+
+
+@app.command()
+def card(
+    run: Annotated[Path, typer.Argument(help="The folder of a pretraining run.")],
+    output: Annotated[Path, typer.Option("--out", "--output", "-o", help="The Markdown file to write.")] = Path(
+        "CARD.md"
+    ),
+    results: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Results: JSON of evaluate, of fill --cloze, of results.py, or a finetune run; may be repeated."
+        ),
+    ] = None,
+    after: Annotated[
+        list[Path] | None,
+        typer.Option(help="An earlier run whose model this one started from; may be repeated, the first one first."),
+    ] = None,
+    corpus: Annotated[Path | None, typer.Option(help="The token store of the run, where it was moved.")] = None,
+    model: Annotated[str | None, typer.Option(help="The model, where its weights are not in the run.")] = None,
+    name: Annotated[str, typer.Option(help="Name of the model; default: the run's.")] = "",
+    hardware: Annotated[str, typer.Option(help="The hardware, where the run did not record it: 'one H200'.")] = "",
+    watts: Annotated[
+        float | None, typer.Option(help="Power of the device, to compute the energy; marked as an assumption.")
+    ] = None,
+    text: Annotated[Path | None, typer.Option(help="A Markdown file about the text, for that section.")] = None,
+    limits: Annotated[
+        Path | None, typer.Option(help="A Markdown file about limits and biases, for that section.")
+    ] = None,
+    commands: Annotated[
+        list[str] | None,
+        typer.Option("--command", help="A command that made it, for the end of the card; may be repeated."),
+    ] = None,
+) -> None:
+    """Write a model card from the files of a run and from results; what is not known is marked as missing."""
+    from litebert_lab.card.page import CardSettings, make_card
+
+    settings = CardSettings(
+        run=run,
+        output=output,
+        earlier=tuple(after or ()),
+        results=tuple(results or ()),
+        corpus=corpus,
+        model=model,
+        name=name,
+        hardware=hardware,
+        watts=watts,
+        data_text=text,
+        limits=limits,
+        commands=tuple(commands or ()),
+    )
+    for sentence in make_card(settings):
+        typer.echo(sentence, err=True)
+    typer.echo(f"wrote {output}")
 
 
 @app.command()
@@ -39,35 +227,28 @@ def leaks(
     seed: Annotated[int, typer.Option(help="Seed of the batches.")] = 0,
     epoch: Annotated[int, typer.Option(min=0, help="The first epoch to check.")] = 0,
     html: Annotated[Path | None, typer.Option(help="Write a page with plots to this file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check whether a bag of words can tell the order of sentence pairs: a shortcut that a model would learn."""
+    from litebert.config import build
     from litebert.corpus.batches import Batches, BatchSettings
     from litebert.corpus.look import look
     from litebert.corpus.store import Store
-    from litebert.report import to_html, to_json
-    from litebert.runs import write_atomically
     from litebert_lab.leak import check_leak, store_report
 
     if order not in ("sop", "nsp"):
         raise InputError(f"order is '{order}' but must be sop or nsp: without pairs there is nothing to check")
-    settings = BatchSettings(
-        length=length,
-        budget=budget,
-        order=order,  # type: ignore[arg-type]  # checked above and there
-        edges=edges,  # type: ignore[arg-type]
-        seed=seed,
-    )
-    store = Store.open(folder)
+    fields = {"length": length, "budget": budget, "order": order, "edges": edges, "seed": seed}
+    settings, store = build(BatchSettings, fields), Store.open(folder)
     found = check_leak(Batches(store, split, settings), epoch=epoch)
-    if html is not None or as_json:
-        report = store_report(look(store, settings, split=split, epoch=epoch), found)
-        if html is not None:
-            write_atomically(html, to_html(report))
-        if as_json:
-            typer.echo(to_json(report))
-            return
-    typer.echo(str(found))
+    if html is None and not as_json:
+        typer.echo(str(found))
+        return
+    report = store_report(look(store, settings, split=split, epoch=epoch), found)
+    show_report(report, as_json, None if html is None else str(html))
+
+
+app.command()(suite)
 
 
 def main() -> None:

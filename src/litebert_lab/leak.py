@@ -11,6 +11,7 @@ by one epoch and one draw, 1,700 pairs of Japanese books gave anything from 47% 
 document are right or wrong together, so it is documents that the standard error counts, not pairs.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,8 +22,7 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 from litebert.corpus.batches import Batches
-from litebert.corpus.look import Look
-from litebert.corpus.look_report import look_report
+from litebert.corpus.look import LABELS, Look, look_report
 from litebert.corpus.pairs import DOCUMENT, LABEL, OTHER, SECOND_SIZE, SECOND_START, SIZE, START
 from litebert.corpus.windows import Integers, TooLittleTextError, Window
 from litebert.report import BLUE, GREY, ORANGE, Note, Plot, Report, Section
@@ -230,40 +230,37 @@ def _plots(look: Look) -> list[Plot]:
     assert look.batches is not None, "what was checked for leaks has batches"
     figures = look.batches
     sentences = split.sentence_histogram[: 2 * split.sentence_percentiles[99]]
-    lengths = {"tokens of a sentence": sentences, "tokens of an input": figures.lengths}
-    found = [Plot(title=title, draw=partial(_draw_histogram, counts)) for title, counts in lengths.items()]
-
-    def documents(axes: "Axes") -> None:
-        counts = split.document_histogram
-        axes.bar(range(len(counts)), counts, color=BLUE)
-        axes.set_xticks(range(0, len(counts), 2), [f"{2**n:,}" for n in range(0, len(counts), 2)], rotation=45)
-
-    found.append(Plot(title="tokens of a document, in doublings", draw=documents))
-
-    def ngrams(axes: "Axes") -> None:
-        places = range(1, len(figures.ngrams) + 1)
-        shares = [count / max(1, sum(figures.ngrams)) for count in figures.ngrams]
-        axes.bar([place - 0.2 for place in places], shares, 0.4, color=BLUE, label="found")
-        axes.bar([place + 0.2 for place in places], figures.ngrams_expected, 0.4, color=GREY, label="drawn as")
-        axes.set_xticks(list(places))
-
-    def shown(axes: "Axes") -> None:
-        values = [figures.shown_as_mask, figures.shown_as_random, figures.shown_as_is]
-        axes.bar(["[MASK]", "random", "unchanged"], values, color=BLUE)
-        axes.hlines([0.8, 0.1, 0.1], [-0.4, 0.6, 1.6], [0.4, 1.4, 2.4], color=ORANGE)
-
-    def labels(axes: "Axes") -> None:
-        names = ("in order", "swapped") if look.settings.order == "sop" else ("next", "random")
-        counts = [figures.in_order, figures.swapped, figures.unlabelled]
-        axes.bar([*names, "no pair"], counts, color=[BLUE, BLUE, GREY])
-
+    doublings = {f"{2**n:,}": count for n, count in enumerate(split.document_histogram)}
+    spans = max(1, sum(figures.ngrams))
+    ngrams = {str(n): count / spans for n, count in enumerate(figures.ngrams, 1)}
+    shown = {"[MASK]": figures.shown_as_mask, "random": figures.shown_as_random, "unchanged": figures.shown_as_is}
+    counts = (figures.in_order, figures.swapped, figures.unlabelled)
+    labels = dict(zip((*LABELS[look.settings.order], "no pair"), counts, strict=True))
+    drawn = "Orange: as drawn."
     return [
-        *found,
-        Plot(title="words of a masked span, share of spans", draw=ngrams),
-        Plot(title="what stands at a masked place", reading="Orange: as drawn.", draw=shown),
-        Plot(title="order labels, inputs", draw=labels),
+        Plot(title="tokens of a sentence", draw=partial(_draw_bars, dict(enumerate(sentences)))),
+        Plot(title="tokens of an input", draw=partial(_draw_bars, dict(enumerate(figures.lengths)))),
+        Plot(title="tokens of a document, in doublings", draw=partial(_draw_bars, doublings)),
+        Plot(
+            title="words of a masked span, share of spans",
+            reading=drawn,
+            draw=partial(_draw_bars, ngrams, expected=figures.ngrams_expected),
+        ),
+        Plot(
+            title="what stands at a masked place",
+            reading=drawn,
+            draw=partial(_draw_bars, shown, expected=[0.8, 0.1, 0.1]),
+        ),
+        Plot(title="order labels, inputs", draw=partial(_draw_bars, labels)),
     ]
 
 
-def _draw_histogram(counts: list[int], axes: "Axes") -> None:
-    axes.bar(range(len(counts)), counts, width=1, color=BLUE)
+def _draw_bars(values: Mapping[Any, float], axes: "Axes", expected: Sequence[float] = ()) -> None:
+    places = list(values)
+    axes.bar(places, list(values.values()), width=0.8 if expected else 1, color=BLUE)
+    if expected:
+        axes.hlines(
+            expected, [n - 0.4 for n in range(len(places))], [n + 0.4 for n in range(len(places))], color=ORANGE
+        )
+    if len(places) > 12 and isinstance(places[0], str):
+        axes.set_xticks(range(0, len(places), 2), places[::2], rotation=45)

@@ -36,7 +36,7 @@ def suite(
     blimp: Annotated[Path | None, typer.Option(help="Folder with BLiMP's .jsonl files.")] = None,
     pairs: Annotated[int, typer.Option(help="Pairs of each BLiMP paradigm; 0: all.")] = 0,
     depths: Annotated[
-        list[int] | None, typer.Option("--depth", help="Also after so many layers (BLiMP, held-out text).")
+        list[int] | None, typer.Option("--depth", help="Also after this many layers (BLiMP, held-out text).")
     ] = None,
     sts: Annotated[Path | None, typer.Option(help="Folder with STS12-en-test to STS16-en-test, STSBenchmark.")] = None,
     glue: Annotated[Path | None, typer.Option(help="Folder of GLUE's tasks.")] = None,
@@ -98,7 +98,7 @@ def suite(
 
 
 def read_blimp(folder: Path, pairs: int = 0) -> dict[str, list[tuple[str, str]]]:
-    """(good, bad) sentences by paradigm, the first so many of each (0: all)."""
+    """(good, bad) sentences by paradigm, the first ``pairs`` of each (0: all)."""
     files = sorted(folder.glob("*.jsonl"))
     if not files:
         raise InputError(f"there are no .jsonl files in {folder}; name the folder data of alexwarstadt/blimp")
@@ -230,25 +230,11 @@ def sts_scores(model: "Model", sets: Mapping[str, Rated]) -> dict[str, float]:
 
 def mean_vectors(model: "Model", texts: Sequence[str]) -> Any:
     """(texts, H) the mean of each text's states after all layers, its special tokens among them."""
-    import numpy as np
-    import torch
-
-    from litebert.nn.layout import Layout
-    from litebert.tasks.encoding import token_batches
     from litebert.train import precision
 
-    assert model.tokenizer is not None
-    ids = [one.ids for one in model.tokenizer.encode_batch(list(texts), None, model.config.max_positions)]
-    vectors = np.empty((len(ids), model.config.width), np.float32)
-    kind = precision.training_precision(model.device, model.config.width)
-    with torch.no_grad(), precision.cast(kind, model.device):
-        for batch in token_batches([len(one) for one in ids], BATCH_TOKENS[model.device.type]):
-            layout = Layout.of([len(ids[index]) for index in batch], model.device)
-            flat = torch.tensor([id for index in batch for id in ids[index]], device=model.device)
-            states = model.network.encoder(flat, layout).float()
-            sums = states.new_zeros(len(batch), states.shape[-1]).index_add(0, layout.sequence_of_token(), states)
-            vectors[batch] = (sums / layout.lengths[:, None]).cpu().numpy()
-    return vectors
+    kind, size = precision.training_precision(model.device, model.config.width), BATCH_TOKENS[model.device.type]
+    with precision.cast(kind, model.device):
+        return model.encode(texts, pooling="mean", normalize=False, progress=False, batch_tokens=size)
 
 
 # Held-out text and fine-tuning
@@ -283,12 +269,3 @@ def glue_scores(model: str, folder: Path, task: str, seeds: int, device: str) ->
         )
         summary, _ = finetune_seeds(asked, data, seeds)
     return {"metric": summary.metric, "median": summary.median, "scores": list(summary.scores)}
-
-
-def main() -> None:
-    """The suite alone, as a command."""
-    typer.run(suite)
-
-
-if __name__ == "__main__":
-    main()

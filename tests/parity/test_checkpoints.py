@@ -6,7 +6,7 @@ import pytest
 import torch
 import transformers
 
-from litebert.checkpoints.folder import load_model, save_model, wanted_heads
+from litebert.checkpoints.folder import load_model, save_model
 from litebert.families import FAMILIES
 from litebert.nn.config import family_config
 from litebert.nn.layout import Layout
@@ -211,7 +211,7 @@ def test_what_a_checkpoint_lacks_is_new_and_said(reference, saved):
     folder = saved(reference("bert", "ForMaskedLM"))
     loaded = load_model(folder)
     assert loaded.notes == ["reference has no pooler weights: they are new"]
-    loaded = load_model(folder, heads=wanted_heads(["classify"], ["a", "b", "c"]))
+    loaded = load_model(folder, heads=HeadsConfig(names=("classify",), labels=("a", "b", "c")))
     assert "reference has no classify weights: they are new" in loaded.notes
     assert loaded.network.heads["classify"].linear.weight.shape == (3, 32)
     assert loaded.network.heads["classify"].linear.weight.std() > 0

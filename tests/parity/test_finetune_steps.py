@@ -11,8 +11,7 @@ from litebert.config import changed
 from litebert.tasks.finetune import finetune, prepare
 from litebert.tasks.predicting import load_predictor
 from litebert.tasks.prepare import start_network, task_heads
-from litebert_lab.bench.theirs import their_model
-from litebert_lab.bench.trainer import CLASS, their_rows, their_scores, train_theirs
+from litebert_lab.bench.theirs import CLASS, their_model, their_rows, their_scores, train_theirs
 
 
 @pytest.mark.parametrize("family", ["bert", "albert"])

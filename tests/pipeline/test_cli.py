@@ -70,7 +70,7 @@ def test_ls_and_show():
 
 def test_ls_fits_the_window_of_a_person(monkeypatch, capsys):
     from litebert import api
-    from litebert.commands.models import show_models
+    from litebert.commands.show import show_models
 
     monkeypatch.setenv("COLUMNS", "80")
     for watched in (True, False):

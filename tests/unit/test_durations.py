@@ -2,8 +2,8 @@
 
 import pytest
 
-from litebert.durations import format_duration, parse_duration
 from litebert.errors import InputError
+from litebert.parameters import format_duration, parse_duration
 
 
 @pytest.mark.parametrize(

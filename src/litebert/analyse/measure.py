@@ -25,10 +25,10 @@ from litebert.analyse.layer_statistics import (
     max_entropy,
 )
 from litebert.checkpoints.folder import Loaded, load_model, model_folder
-from litebert.durations import format_duration
 from litebert.errors import InputError
 from litebert.nn.encoder import Encoder
 from litebert.nn.network import HeadsConfig, Network
+from litebert.parameters import format_duration
 from litebert.terminal import progress
 from litebert.train.precision import usable_device
 

@@ -1,4 +1,4 @@
-"""The model folder, the only currency between verbs: config.json, model.safetensors, tokenizer.json, run.json.
+"""The model folder, which every command reads and writes: config.json, model.safetensors, tokenizer.json, run.json.
 
 Wherever ``transformers`` has a class for the plan, the folder is one that it loads as it is. Other plans are kept in
 our own names under ``"model_type": "litebert"``.
@@ -36,7 +36,7 @@ from litebert.config import build, parse_overrides, preset_names
 from litebert.errors import InputError, nearest
 from litebert.families import FAMILIES
 from litebert.nn.config import EncoderConfig, preset_config
-from litebert.nn.network import PRETRAINING_HEADS, HeadName, HeadsConfig, Network, NetworkConfig
+from litebert.nn.network import PRETRAINING_HEADS, HeadsConfig, Network, NetworkConfig
 from litebert.runs import CHECKPOINTS, STORE_FILE, Parent, write_run
 from litebert.shipped_models import check_shipped, shipped_folder, shipped_names
 from litebert.text.tokenizer import Tokenizer
@@ -65,7 +65,7 @@ def load_model(
 ) -> Loaded:
     """A model from a preset, a litebert folder, a Hugging Face folder or the name of a shipped model.
 
-    ``heads`` says which heads are wanted; without it a folder gives those it has and a preset the pretraining ones.
+    ``heads`` selects the heads; by default a folder gives those it has and a preset the pretraining ones.
     """
     folder = model_folder(source)
     if folder.is_dir():
@@ -150,7 +150,8 @@ def save_model(
 
 def config_text(config: NetworkConfig, dtype: str = "float32") -> str:
     """The config.json of a network: as transformers has it, or our own where transformers cannot express the plan."""
-    described = write_config(config) if is_native(config.encoder) else _own_description(config)
+    own = {"encoder": dataclasses.asdict(config.encoder), "heads": dataclasses.asdict(config.heads)}
+    described = write_config(config) if is_native(config.encoder) else {"model_type": "litebert", "litebert": own}
     return json.dumps(described | {"dtype": dtype}, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 
@@ -233,19 +234,12 @@ def _other_kind(folder: Path) -> str:
     return "; name the folder that has one"
 
 
-def _own_description(config: NetworkConfig) -> dict[str, Any]:
-    return {
-        "model_type": "litebert",
-        "litebert": {"encoder": dataclasses.asdict(config.encoder), "heads": dataclasses.asdict(config.heads)},
-    }
-
-
 def _own_config(theirs: Mapping[str, Any], folder: Path) -> NetworkConfig:
     try:
         parts = theirs["litebert"]
         return NetworkConfig(encoder=build(EncoderConfig, parts["encoder"]), heads=build(HeadsConfig, parts["heads"]))
     except (KeyError, TypeError):
-        raise InputError(f"{folder / CONFIG} says it is a litebert model but does not describe one") from None
+        raise InputError(f"{folder / CONFIG} has model_type litebert but does not describe such a model") from None
 
 
 def _check_shapes(tensors: Mapping[str, Tensor], config: NetworkConfig) -> None:
@@ -254,13 +248,6 @@ def _check_shapes(tensors: Mapping[str, Tensor], config: NetworkConfig) -> None:
             raise InputError(
                 f"tensor {name} has shape {tuple(tensors[name].shape)} but config.json asks for {tuple(expected)}"
             )
-
-
-def wanted_heads(
-    names: Sequence[HeadName], labels: Sequence[str] = ("0", "1"), answerable: bool = False
-) -> HeadsConfig:
-    """The heads a task asks for."""
-    return HeadsConfig(names=tuple(names), labels=tuple(labels), answerable=answerable)
 
 
 def _few(names: Sequence[str]) -> str:

@@ -32,7 +32,7 @@ _THEIR_ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu", "
 
 
 def guess_family(names: Iterable[str]) -> str | None:
-    """The family whose prefix the tensor names carry, for a config.json that does not say."""
+    """The family whose prefix the tensor names carry, for a config.json without a model_type."""
     names = list(names)
     return next(
         (name for name, family in FAMILIES.items() if any(key.startswith(f"{family.body}.") for key in names)), None
@@ -67,7 +67,7 @@ def read_heads(theirs: Mapping[str, Any], family: str, present: set[HeadName]) -
     else:
         architecture = (theirs.get("architectures") or [""])[0]
         named = next((heads for end, heads in FAMILIES[family].classes if architecture.endswith(end)), None)
-        certain = present - {"classify", "choice"}  # these two may share their names: only the architecture tells
+        certain = present - {"classify", "choice"}  # these two may share their names: only the architecture decides
         if named is None:
             certain = present - {"choice"} if not architecture else certain
         names = cast(tuple[HeadName, ...], tuple(sorted({*(named or ()), *certain})))
@@ -106,7 +106,7 @@ def architecture(config: NetworkConfig) -> str:
 
 
 def native_groups(config: EncoderConfig) -> EncoderConfig:
-    """The same encoder with its plan said as groups of layers, where Hugging Face has a class for it."""
+    """The same encoder with its plan expressed as groups of layers, where Hugging Face has a class for it."""
     native = _as_groups(config)
     if native is None:
         raise InputError(why_not_native(config))

@@ -1,4 +1,4 @@
-"""The states of a run on disk: written all or nothing, with a checksum, so that no moment to be killed is a bad one.
+"""The states of a run on disk: written all or nothing, with a checksum, so that a run can be killed at any moment.
 
     RUN/checkpoints/step-000001200/state.pt        tensors, numbers, strings, lists and dictionaries; runs no code
     RUN/checkpoints/step-000001200/checksum.json   SHA-256 and size of the state, and its place in the order of saving
@@ -46,7 +46,7 @@ class Saved:
     size: int = -1
 
     def looks_whole(self) -> bool:
-        """Whether the file is there with its size; what only a look at every byte shows is left to ``load_state``."""
+        """Whether the file is there with its size; ``load_state`` also compares every byte."""
         path = self.folder / STATE
         return self.order >= 0 and path.is_file() and path.stat().st_size == self.size
 
@@ -64,7 +64,7 @@ def save_state(run: Path, step: int, state: Mapping[str, Any], *, keep: int = 2,
         earlier = [saved for saved in saved_states(run) if saved.order >= 0]
         order = earlier[-1].order + 1 if earlier else 0
         if step == _best_step(run) and earlier and earlier[-1].step != step:
-            (folder / BEST).unlink()  # the run went back and came here by another way: this is not that state
+            (folder / BEST).unlink()  # reached again after a rollback: not the state that scored best
         temporary.mkdir()
         _write(temporary, plain, step, order)
         _put_in_place(temporary, target)
@@ -84,7 +84,7 @@ def load_state(
 ) -> tuple[int, dict[str, Any], list[str]] | None:
     """Step, state and notes of the last, the best or a given state; where that is broken, of the one before it.
 
-    None where nothing was ever saved. The notes say what was found broken and what was taken instead.
+    None where nothing was ever saved. The notes describe what is damaged and what was used instead.
     """
     states = saved_states(run)
     if not states:
@@ -141,7 +141,7 @@ def _candidates(run: Path, states: list[Saved], which: Literal["last", "best"] |
         if which != "best":
             there = ", ".join(f"{saved.step}" for saved in sorted(states, key=lambda saved: saved.step))
             raise InputError(f"{run} has no state of step {which}; there is {there}")
-        notes.append(f"{run} does not say which of its states scored best")
+        notes.append(f"{run} does not record which of its states scored best")
         return newest_first
     start = newest_first.index(wanted)
     return newest_first[start:] + newest_first[:start][::-1]
@@ -200,7 +200,7 @@ def _write(folder: Path, state: dict[str, Any], step: int, order: int) -> None:
         try:
             torch.save(state, cast(BinaryIO, digesting))  # it asks for nothing but write and flush
         except Exception:
-            # torch wraps what goes wrong in its writer; the disk's own reason is the one to tell.
+            # torch wraps what goes wrong in its writer; the disk's own reason is the one to report.
             if digesting.refusal is not None:
                 raise digesting.refusal from None
             raise

@@ -132,20 +132,20 @@ def _options(function: Callable[..., Any], declared: Mapping[str, tuple[Param, A
             info = typer.Option(*_flags(name, param, kind, default), help=help_text, show_default=False,
                                 metavar=param.metavar or _metavar(hint) or None)  # fmt: skip
         if required and not param.positional:
-            default = None  # the function itself says what is missing
+            default = None  # the function itself reports what is missing
         elif not required and kind is not bool and default is not None:
             default = list(default) if kind == list[str] else str(default)
-        shape: Any = kind if required and param.positional else kind | None
-        annotation = Annotated[shape, info]
-        if required and param.positional:
-            found.append(_parameter(name, annotation))
-        else:
-            found.append(_parameter(name, annotation, default))
+        bare = required and param.positional
+        shape: Any = kind if bare else kind | None
+        found.append(
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if bare else default,
+                annotation=Annotated[shape, info],
+            )
+        )
     return sorted(found, key=lambda one: one.default is not inspect.Parameter.empty)
-
-
-def _parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _cli_type(hint: Any) -> Any:

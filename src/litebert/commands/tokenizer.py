@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from litebert.commands.show import AsJson, show_json
 from litebert.errors import InputError
 from litebert.parameters import Param, PathLike, checked
 
 if TYPE_CHECKING:
     from litebert.text.tokenizer import Tokenizer
-
-AsJson = Annotated[bool, Param("Print JSON.", option="json")]
 
 
 @checked
@@ -35,9 +34,8 @@ def try_tokenizer(
         answer = {"pieces": pieces, "ids": encoded.ids, "segments": encoded.segments, "decoded": decoded}
         typer.echo(json.dumps(answer, ensure_ascii=False))
         return
-    columns = [("piece", *pieces), ("id", *map(str, encoded.ids)), ("segment", *map(str, encoded.segments))]
-    for row in zip(*columns, strict=True):
-        typer.echo(f"{row[1]:>7} {row[2]:>8}  {row[0]}")
+    for row in [("id", "segment", "piece"), *zip(encoded.ids, encoded.segments, pieces, strict=True)]:
+        typer.echo("{:>7} {:>8}  {}".format(*row))
     unknown = plain.count(tokenizer.unk_id) if tokenizer.unk_id is not None else 0
     typer.echo(f"{len(plain)} tokens for {words} words, {unknown} unknown; read back: {decoded}")
 
@@ -87,7 +85,7 @@ def fertility(
         for folder, tokenizer, result in zip(folders, tokenizers, results, strict=True)
     ]
     if as_json:
-        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        show_json(rows)
         return
     typer.echo(f"{results[0].documents:,} documents, {results[0].words:,} words; relative to the last tokenizer")
     typer.echo("tokens/word  tokens/character  unknown   relative   pieces  tokenizer")

@@ -134,14 +134,6 @@ def write_padding(arrays: Any, used: Any, count: Any, pad_id: Any, length: Any) 
         arrays.starts[number + 1] = min(arrays.starts[number] + length, len(arrays.ids))
 
 
-@dataclass(frozen=True)
-class EpochPlan:
-    """The windows of an epoch and the index of the first batch of each, then the number of batches."""
-
-    windows: Windows
-    firsts: Integers
-
-
 class Batches:
     """The batches of a split; those of ``held_out`` are the same, masks and all, in every epoch and under any seed."""
 
@@ -170,7 +162,8 @@ class Batches:
             ordinary=np.flatnonzero(~self._special).astype(np.int32),
         )
         self._lock = threading.RLock()
-        self._epochs: OrderedDict[int, EpochPlan] = OrderedDict()
+        # The windows of an epoch and the index of the first batch of each, then the number of batches.
+        self._epochs: OrderedDict[int, tuple[Windows, Integers]] = OrderedDict()
         self._windows: OrderedDict[Position, Window] = OrderedDict()
 
     @property
@@ -184,15 +177,15 @@ class Batches:
 
     def len(self, epoch: int) -> int:
         """The number of batches in an epoch."""
-        return int(self._epoch(epoch).firsts[-1])
+        return int(self._epoch(epoch)[1][-1])
 
     def batch(self, epoch: int, index: int) -> Batch:
         """Batch ``index`` of an epoch."""
-        plan = self._epoch(epoch)
-        if not 0 <= index < plan.firsts[-1]:
-            raise IndexError(f"epoch {epoch} has {plan.firsts[-1]} batches, so there is no batch {index}")
-        number = int(np.searchsorted(plan.firsts, index, side="right")) - 1
-        return self._make(self.window(epoch, number), epoch, index, index - int(plan.firsts[number]))
+        _, firsts = self._epoch(epoch)
+        if not 0 <= index < firsts[-1]:
+            raise IndexError(f"epoch {epoch} has {firsts[-1]} batches, so there is no batch {index}")
+        number = int(np.searchsorted(firsts, index, side="right")) - 1
+        return self._make(self.window(epoch, number), epoch, index, index - int(firsts[number]))
 
     def batches(self, epoch: int) -> Iterator[Batch]:
         """All batches of an epoch."""
@@ -222,7 +215,7 @@ class Batches:
         epoch = 0 if self._held_out else epoch
         with self._lock:
             if (epoch, number) not in self._windows:
-                plan = self._planner.plan(epoch, self._epoch(epoch).windows, number)
+                plan = self._planner.plan(epoch, self._epoch(epoch)[0], number)
                 while len(self._windows) >= KEPT_WINDOWS:
                     self._windows.popitem(last=False)
                 self._windows[epoch, number] = Window(plan, *read_slices(self.shards, plan.rows))
@@ -231,7 +224,7 @@ class Batches:
 
     def num_windows(self, epoch: int) -> int:
         """The number of windows in an epoch."""
-        return len(self._epoch(epoch).windows)
+        return len(self._epoch(epoch)[0])
 
     def _positions(self, position: Position, step: int) -> Iterator[Position]:
         while True:
@@ -251,7 +244,7 @@ class Batches:
                 for future in waiting:
                     future.cancel()
 
-    def _epoch(self, epoch: int) -> EpochPlan:
+    def _epoch(self, epoch: int) -> tuple[Windows, Integers]:
         """The plan of an epoch: one pass over sentence bounds, on all cores."""
         epoch = 0 if self._held_out else epoch
         with self._lock:
@@ -263,7 +256,7 @@ class Batches:
 
                 with ThreadPoolExecutor(min(len(windows), os.cpu_count() or 1)) as pool:
                     counts = list(pool.map(count, range(len(windows))))
-                self._epochs[epoch] = EpochPlan(windows, np.cumsum([0, *counts]))
+                self._epochs[epoch] = windows, np.cumsum([0, *counts])
                 while len(self._epochs) > 2:
                     self._epochs.popitem(last=False)
             return self._epochs[epoch]
@@ -286,12 +279,7 @@ class Batches:
         return Batch(
             epoch=epoch,
             index=index,
-            ids=arrays.ids,
-            segments=arrays.segments,
-            positions=arrays.positions,
-            word_starts=arrays.word_starts,
-            starts=arrays.starts,
-            order_labels=arrays.order_labels,
+            **arrays._asdict(),
             mask_positions=masks.positions[:kept],
             mask_targets=masks.targets[:kept],
             ngrams=masks.ngrams[:spans],

@@ -5,9 +5,11 @@ stopped resumes when it is run again and ends with the same bytes as one that wa
 """
 
 import errno
+import logging
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -22,7 +24,6 @@ from litebert.corpus.settings import BuildSettings
 from litebert.corpus.store import FORMAT, SPLITS, STORE_FILE, TOKENIZER_FOLDER, Manifest, Origin, ShardEntry, Store
 from litebert.corpus.store_writer import PART, SplitWriter
 from litebert.corpus.tokenise import (
-    RawDocument,
     Tokenised,
     WorkerSetup,
     special_ids,
@@ -31,16 +32,20 @@ from litebert.corpus.tokenise import (
     word_features,
 )
 from litebert.corpus.worker_pool import OrderedPool
-from litebert.data.files import STANDARD_INPUT
+from litebert.data.files import COMPRESSIONS, STANDARD_INPUT
 from litebert.errors import InputError
 from litebert.runs import DISK_FULL, sync_folder
+from litebert.system import available_cores
+from litebert.terminal import console
 from litebert.text.documents import expand
 from litebert.text.tokenizer_files import Tokenizer, read_tokenizer
 
-__all__ = ["BuildSettings", "Progress", "available_cores", "build_store"]
+__all__ = ["BuildSettings", "Display", "Progress", "build_store"]
+
+log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Progress:
     """How far a build is."""
 
@@ -92,11 +97,6 @@ def _disk_full(folder: Path, error: OSError) -> str:
     )
 
 
-def available_cores() -> int:
-    """The number of cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 class _Build:
     """A running build."""
 
@@ -121,28 +121,16 @@ class _Build:
 
     def run(self, workers: int, report: Callable[[Progress], None]) -> None:
         """Everything from the first document to the complete store."""
-        tokens = 0
-        with closing(_tokenised(self._reader.batches(), self._setup, workers)) as results:
+        tokens, reader = 0, self._reader
+        with closing(_tokenised(reader.batches(), self._setup, workers)) as results:
             for batch, result in results:
                 for entry in self._writers[batch.split].add(batch, result):
                     self._list(entry)
                 tokens += len(result.tokens)
-                reader = self._reader
-                source, offset = reader.place
-                report(
-                    Progress(
-                        documents=reader.documents_read,
-                        skipped=reader.skipped,
-                        tokens=tokens,
-                        bytes=reader.bytes_read,
-                        source=source,
-                        offset=offset,
-                    )
-                )
+                report(Progress(reader.documents_read, reader.skipped, tokens, reader.bytes_read, *reader.place))
         for writer in self._writers.values():
-            last = writer.finish()
-            if last is not None:
-                self._list(last)
+            for entry in writer.finish():
+                self._list(entry)
         if not self._manifest.shards:
             raise InputError(f"the corpus is empty: none of its {self._reader.documents_read} documents has a token")
         self._complete()
@@ -185,12 +173,10 @@ def _tokenised(
             for batch in batches:
                 yield batch, tokenise(batch.documents)
         finally:
-            if before is None:
-                del os.environ["TOKENIZERS_PARALLELISM"]
-            else:
+            os.environ.pop("TOKENIZERS_PARALLELISM", None)
+            if before is not None:
                 os.environ["TOKENIZERS_PARALLELISM"] = before
         return
-    pool: OrderedPool[Sequence[RawDocument], Tokenised, WorkerSetup]
     pool = OrderedPool(workers, start_worker, setup, tokenise)
     try:
         yield from pool.run((batch, batch.documents) for batch in batches)
@@ -221,7 +207,8 @@ def _origin(sources: Sequence[str], tokenizer: Tokenizer, languages: Languages, 
 
 def _begin(folder: Path, origin: Origin, tokenizer: Tokenizer) -> Manifest:
     """A store to write to: a new one, or the one in the folder if it was made from the same things."""
-    _clean(folder)
+    for path in folder.glob(f".{STORE_FILE}.*"):  # left by a killed build under a temporary name
+        path.unlink()
     manifest = Manifest.read(folder) if (folder / STORE_FILE).exists() else None
     if manifest is None and any(folder.iterdir()):
         raise InputError(f"{folder} is not empty and not a token store; choose another folder")
@@ -248,12 +235,6 @@ def _begin(folder: Path, origin: Origin, tokenizer: Tokenizer) -> Manifest:
     shutil.rmtree(copy, ignore_errors=True)
     tokenizer.save(copy)
     return manifest
-
-
-def _clean(folder: Path) -> None:
-    """Delete what a killed build may have left under temporary names."""
-    for path in folder.glob(f".{STORE_FILE}.*"):
-        path.unlink()
 
 
 def _remove_unlisted(folder: Path, manifest: Manifest) -> None:
@@ -295,3 +276,53 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+class Display:
+    """A live line about a build on standard error; where there is no terminal, a log line every 30 seconds."""
+
+    EVERY = 30.0  # seconds
+
+    def __init__(self, corpus: Sequence[str]) -> None:
+        from rich.progress import BarColumn, ProgressColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        paths = expand(corpus)
+        self._plain = {str(path) for path in paths if path.suffix.lower() not in (*COMPRESSIONS, ".parquet")}
+        known = all(path != STANDARD_INPUT and path.is_file() for path in paths)
+        self._sizes = {str(path): path.stat().st_size for path in paths} if known else {}
+        columns: list[ProgressColumn] = [TextColumn("{task.fields[counts]}")]
+        if known:  # only then can the time left be computed
+            columns += [BarColumn(), TaskProgressColumn(), TimeRemainingColumn()]
+        self._bar = Bar(*columns, console=console(), disable=not console().is_terminal, transient=True)
+        self._task = self._bar.add_task("build", total=sum(self._sizes.values()) or None, counts="reading")
+        self._start = self._logged = time.monotonic()
+
+    def __enter__(self) -> "Display":
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
+
+    def update(self, progress: Progress) -> None:
+        """Show how far the build is."""
+        now = time.monotonic()
+        seconds = max(now - self._start, 1e-3)
+        megabytes = progress.bytes / 1e6 / seconds
+        counts = f"{progress.documents:,} documents, {progress.tokens / 1e6:,.1f}M tokens, {megabytes:.1f} MB/s"
+        if progress.skipped:
+            counts += f" ({progress.skipped:,} were done)"
+        self._bar.update(self._task, completed=self._bytes_done(progress), counts=counts)
+        if self._bar.disable and now - self._logged > self.EVERY:
+            self._logged = now
+            log.info(f"{counts}, {seconds:.0f} s")
+
+    def _bytes_done(self, progress: Progress) -> int:
+        """Bytes on disk that were read: of whole files, and of the present one where it is not compressed."""
+        done = 0
+        for name, size in self._sizes.items():
+            if name == progress.source:
+                return done + (min(progress.offset, size) if name in self._plain else 0)
+            done += size
+        return done

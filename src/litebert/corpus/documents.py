@@ -34,7 +34,7 @@ class DocumentBatch:
 
 
 class Reader:
-    """Reads the raw text once; its counters say how far it is."""
+    """Reads the raw text once; its counters show how far it is."""
 
     def __init__(self, sources: Sequence[str], settings: BuildSettings, listed: Sequence[ShardEntry]) -> None:
         self._sources = sources
@@ -64,7 +64,7 @@ class Reader:
         pending: dict[str, DocumentBatch] = {}
         for document in documents(self._sources, field=self._settings.field, errors=self._settings.errors):
             split = self._split_of(document.text)
-            self.place = (document.source, document.after.offset)
+            self.place = (document.source, document.offset)
             if split is None:
                 continue
             batch = pending.setdefault(split.name, DocumentBatch(split.name, split.count - 1))

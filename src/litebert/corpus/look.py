@@ -1,11 +1,10 @@
-"""What is in a token store and in the batches made of it: counts, lengths, masks, labels, examples.
+"""What is in a token store and in the batches made of it: counts, lengths, masks, labels, examples, as a report.
 
 Counts are of the whole store; what concerns batches is of the first ones of an epoch, up to a few million tokens.
 """
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -16,14 +15,18 @@ from litebert.corpus.pairs import UNLABELLED
 from litebert.corpus.store import SPLITS, Split, Store
 from litebert.corpus.windows import TooLittleTextError, opened
 from litebert.errors import InputError
+from litebert.report import Item, Note, Report, Section, Style, Table, note, notes
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.tokenizer_files import read_tokenizer
 
 MOST_TOKENS = 4_000_000
-MOST_DOCUMENTS = 200_000  # percentiles of documents are of so many, from all shards
+MOST_DOCUMENTS = 200_000  # used for the percentiles of document lengths, from all shards
 LONGEST_SENTENCE = 4096  # longer ones are counted as this long
 PERCENTS = (1, 10, 50, 90, 99)
-SHOWN = ("mask", "random", "kept")  # what may stand in place of a token to predict
+FEW = 10  # held-out documents, below which the summary warns
+# What may stand in place of a token to predict, with the style it is printed in.
+SHOWN: dict[str, Style] = {"mask": "warning", "random": "bad", "kept": "good"}
+LABELS = {"sop": ("in order", "swapped"), "nsp": ("next", "random"), "none": ("", "")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +71,7 @@ class BatchFigures:
 
 @dataclass(frozen=True)
 class Part:
-    """A run of an example's text: as it was, and what stands there if it is to be predicted."""
+    """A stretch of an example's text: as it was, and what stands there if it is to be predicted."""
 
     text: str
     shown: str  # "" where the text is left alone, else "mask", "random" or "kept"
@@ -85,7 +88,7 @@ class Example:
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """All there is to see."""
+    """Figures of a store and its batches, and examples."""
 
     store: str
     fingerprint: str
@@ -106,20 +109,20 @@ def look(
     num_examples: int = 3,
     say: Callable[[str], None] = lambda _: None,
 ) -> Look:
-    """Look into a store and the batches that ``settings`` make of it; ``say`` hears what is being done."""
-    notes: list[str] = []
+    """Look into a store and the batches that ``settings`` make of it; ``say`` gets a line about what is being done."""
+    found: list[str] = []
     figures = {name: measure_split(store.split(name)) for name in SPLITS if store.split(name).num_tokens}
     if not figures:
         raise InputError(f"{store.folder} holds no text")
     batch_figures, examples = None, []
     try:
-        say("making batches (the first time, what makes them is compiled: some twenty seconds)")
+        say("making batches (the first time, the code that makes them is compiled: about twenty seconds)")
         batches = Batches(store, split, settings)
         batch_figures, first = measure_batches(batches, epoch)
         examples = make_examples(first, settings, read_tokenizer(store.tokenizer_folder), num_examples)
-        notes += order_notes(settings, batch_figures, figures[split])
+        found += order_notes(settings, batch_figures, figures[split])
     except TooLittleTextError as error:  # a store too small for batches can still be looked at
-        notes.append(str(error))
+        found.append(str(error))
     return Look(
         store=str(store.folder),
         fingerprint=store.fingerprint,
@@ -128,7 +131,7 @@ def look(
         settings=settings,
         batches=batch_figures,
         examples=examples,
-        notes=notes,
+        notes=found,
     )
 
 
@@ -153,16 +156,16 @@ def measure_split(split: Split) -> SplitFigures:
         characters=split.num_characters,
         tokens_per_word=split.num_tokens / max(1, split.num_words),
         characters_per_token=split.num_characters / max(1, split.num_tokens),
-        sentence_percentiles=_percentiles(sentences),
+        sentence_percentiles=dict(zip(PERCENTS, _percentiles(sentences), strict=True)),
         document_percentiles={p: int(np.percentile(np.concatenate(sizes), p)) for p in PERCENTS},
         sentence_histogram=np.trim_zeros(sentences, "b").tolist(),
         document_histogram=np.trim_zeros(documents, "b").tolist(),
     )
 
 
-def _percentiles(histogram: npt.NDArray[np.int64]) -> dict[int, int]:
+def _percentiles(histogram: npt.NDArray[np.int64]) -> list[int]:
     total = np.cumsum(histogram)
-    return {percent: int(np.searchsorted(total, total[-1] * percent / 100)) for percent in PERCENTS}
+    return [int(np.searchsorted(total, total[-1] * percent / 100)) for percent in PERCENTS]
 
 
 def measure_batches(batches: Batches, epoch: int) -> tuple[BatchFigures, Batch]:
@@ -186,7 +189,7 @@ def measure_batches(batches: Batches, epoch: int) -> tuple[BatchFigures, Batch]:
         text += int(batches.is_text(originals(batch)).sum())
     total = max(1, int(shown.sum()))
     longest = LONGEST_NGRAM if settings.masking == "ngram" else 1
-    weights = [1 / n for n in range(1, longest + 1)]
+    weights = 1 / np.arange(1, longest + 1)
     figures = BatchFigures(
         batches=batches.len(epoch),
         sampled=count,
@@ -199,7 +202,7 @@ def measure_batches(batches: Batches, epoch: int) -> tuple[BatchFigures, Batch]:
         unlabelled=labels[UNLABELLED],
         masked=total / text,
         ngrams=ngrams[1 : longest + 1].tolist(),
-        ngrams_expected=[weight / math.fsum(weights) for weight in weights],
+        ngrams_expected=(weights / weights.sum()).tolist(),
         shown_as_mask=int(shown[0]) / total,
         shown_as_random=int(shown[1]) / total,
         shown_as_is=int(shown[2]) / total,
@@ -215,7 +218,7 @@ def originals(batch: Batch) -> npt.NDArray[np.int32]:
 
 
 def _kinds(batch: Batch, mask_id: int) -> npt.NDArray[np.int64]:
-    """For each token, -1 where it is left alone, else the place in ``SHOWN`` of what was done with it."""
+    """For each token, -1 where it is left alone, else the index in ``SHOWN`` of what was done with it."""
     kinds = np.full(batch.num_tokens, -1)
     positions, targets = batch.mask_positions[: batch.num_masked], batch.mask_targets[: batch.num_masked]
     now = batch.ids[positions]
@@ -245,10 +248,7 @@ def order_notes(settings: BatchSettings, figures: BatchFigures, split: SplitFigu
 
 def make_examples(batch: Batch, settings: BatchSettings, tokenizer: Tokenizer, count: int) -> list[Example]:
     """The first inputs of a batch, preferring one of each label."""
-    names = {
-        0: "in order" if settings.order == "sop" else "next",
-        1: "swapped" if settings.order == "sop" else "random",
-    }
+    names = dict(enumerate(LABELS[settings.order]))
     labels = batch.order_labels[: batch.num_sequences].tolist()
     firsts = [labels.index(label) for label in dict.fromkeys(labels)]
     chosen = [*firsts, *(number for number in range(len(labels)) if number not in firsts)][:count]
@@ -271,7 +271,7 @@ def _parts(ids: Sequence[int], now: Sequence[int], kinds: Sequence[int], tokeniz
     parts: list[Part] = []
     for place, text in enumerate(_texts(ids, tokenizer)):
         kind = kinds[place]
-        shown = SHOWN[kind] if kind >= 0 else ""
+        shown = list(SHOWN)[kind] if kind >= 0 else ""
         instead = tokenizer.piece(now[place]).replace("▁", " ").strip() if shown == "random" else ""
         if parts and parts[-1].shown == shown and shown != "random":
             parts[-1] = Part(parts[-1].text + text, shown)
@@ -291,3 +291,109 @@ def _texts(ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
             texts.append(tokenizer.piece(ids[place]).replace("▁", " "))
         before = after
     return texts
+
+
+def look_report(look: Look) -> Report:
+    """Counts, batches, masks, and inputs as a person would read them."""
+    counts = f"{look.vocab_size:,} pieces, fingerprint {look.fingerprint[:12] or '-'}"
+    text: list[Item] = [note(counts, "quiet"), *notes(look.notes, "warning"), Table(rows=_split_rows(look))]
+    sections = [Section(items=text)]
+    if look.batches:
+        settings = look.settings
+        described = (
+            f"{settings.budget:,} tokens, inputs of at most {settings.length}, order {settings.order}, "
+            f"{settings.masking} masks at {settings.rate:.0%}, seed {settings.seed}"
+        )
+        rows = Table(rows=_batch_rows(look, look.batches), heading=False, left=(0, 1))
+        sections.append(Section(title="Batches", items=[note(described, "quiet"), rows]))
+    if look.examples:
+        sections.append(Section(title="Examples", items=[_example(example) for example in look.examples]))
+    return Report(title=look.store, sections=sections, data=asdict(look))
+
+
+def _split_rows(look: Look) -> list[list[str]]:
+    """Counts and lengths, a column for each split."""
+    splits = list(look.splits.values())
+    rows = [
+        ["", *look.splits],
+        ["documents", *(f"{s.documents:,}" for s in splits)],
+        ["  of one sentence", *(f"{s.one_sentence_documents:,}" for s in splits)],
+        ["sentences", *(f"{s.sentences:,}" for s in splits)],
+        ["words", *(f"{s.words:,}" for s in splits)],
+        ["tokens", *(f"{s.tokens:,}" for s in splits)],
+        ["  unknown", *(f"{s.unknown:,} ({s.unknown / max(1, s.tokens):.3%})" for s in splits)],
+        ["tokens per word", *(f"{s.tokens_per_word:.3f}" for s in splits)],
+        ["characters per token", *(f"{s.characters_per_token:.2f}" for s in splits)],
+    ]
+    for unit in ("sentence", "document"):
+        found = [getattr(split, f"{unit}_percentiles") for split in splits]
+        rows.append([f"tokens of a {unit}", *("" for _ in splits)])
+        rows += [[f"  {percent}% have at most", *(f"{each[percent]:,}" for each in found)] for percent in (10, 50, 90)]
+    return rows
+
+
+def _batch_rows(look: Look, figures: BatchFigures) -> list[list[str]]:
+    total = figures.in_order + figures.swapped + figures.unlabelled
+    rows = [
+        ["batches in the epoch", f"{figures.batches:,} ({figures.sampled:,} looked at)"],
+        ["fill", f"{figures.fill:.2%}"],
+        ["input length", f"mean {figures.mean_length:.1f}, longest {figures.longest:,}"],
+    ]
+    if look.settings.order != "none":
+        pairs, (ordered, swapped) = max(1, figures.in_order + figures.swapped), LABELS[look.settings.order]
+        shares = f"{figures.in_order / pairs:.1%} {ordered}, {figures.swapped / pairs:.1%} {swapped}"
+        rows.append(["order labels", f"{shares}; {figures.unlabelled / total:.1%} of inputs have none"])
+    spans = max(1, sum(figures.ngrams))
+    counted = zip(figures.ngrams, figures.ngrams_expected, strict=True)
+    words = [f"{n}: {count / spans:.2%} ({share:.2%} drawn)" for n, (count, share) in enumerate(counted, 1)]
+    shown = (figures.shown_as_mask, figures.shown_as_random, figures.shown_as_is)
+    return [
+        *rows,
+        ["masked", f"{figures.masked:.2%} of the text"],
+        ["  shown as", "[MASK] {:.1%}, random {:.1%}, unchanged {:.1%}".format(*shown)],
+        ["  words of a span", ", ".join(words)],
+    ]
+
+
+def _example(example: Example) -> Note:
+    """``[MASK: what was there]``, ``[wrong: right]`` and ``[= kept]`` in the text."""
+    spans: list[tuple[str, Style]] = [(f"({example.label}) ", "strong")]
+    for number, segment in enumerate(example.segments):
+        if number:
+            spans.append(("\n[SEP] ", "strong"))
+        spans += [_span(part) for part in segment]
+    return Note(tuple(spans), "example")
+
+
+def _span(part: Part) -> tuple[str, Style]:
+    if not part.shown:
+        return part.text, ""
+    space = " " if part.text.startswith(" ") else ""
+    shown = {"mask": "MASK: ", "random": f"{part.instead}: ", "kept": "= "}[part.shown]
+    return f"{space}[{shown}{part.text.strip()}]", SHOWN[part.shown]
+
+
+def store_report(store: Store) -> Report:
+    """The counts of a finished store."""
+    manifest, splits = store.manifest, [store.split(name) for name in SPLITS]
+    rows = [["", "documents", "sentences", "words", "tokens", "shards"]]
+    for split in splits:
+        counts = (split.num_documents, split.num_sentences, split.num_words, split.num_tokens, len(split.shards))
+        rows.append([split.name, *(f"{count:,}" for count in counts)])
+    single, tokens, unknown = (
+        sum(getattr(split, f"num_{name}") for split in splits) for name in ("one_sentence", "tokens", "unknown")
+    )
+    held_out = store.split("held_out").num_documents
+    remarks = {
+        f"{manifest.duplicates:,} documents occurred before and were left out": manifest.duplicates,
+        f"{manifest.empty:,} documents had no text and were left out": manifest.empty,
+        f"{single:,} documents have one sentence: no pair can be made of them, they serve masking only": single,
+        f"{unknown / max(1, tokens):.1%} of the tokens are unknown: this tokenizer was not made for this text": (
+            unknown * 100 > tokens
+        ),
+        "nothing is held out: the corpus is too small for the share, or the share is 0": not held_out,
+        f"{held_out} held out: figures will rest on few documents; a larger --held-out takes more": 0 < held_out < FEW,
+    }
+    items: list[Item] = [Table(rows=rows), *notes(remark for remark, applies in remarks.items() if applies)]
+    title = f"{store.folder}: {manifest.documents_read:,} documents read, fingerprint {store.fingerprint[:12]}"
+    return Report(title=title, sections=[Section(items=items)])

@@ -112,25 +112,9 @@ class Shard:
     """
 
     def __init__(self, folder: Path, entry: ShardEntry, token_type: npt.DTypeLike) -> None:
-        self.folder = folder
-        self.entry = entry
+        self.folder, self.entry, self.name = folder, entry, entry.name
+        self.num_tokens, self.num_sentences, self.num_documents = entry.tokens, entry.sentences, entry.documents
         self._token_type = np.dtype(token_type)
-
-    @property
-    def name(self) -> str:
-        return self.entry.name
-
-    @property
-    def num_tokens(self) -> int:
-        return self.entry.tokens
-
-    @property
-    def num_sentences(self) -> int:
-        return self.entry.sentences
-
-    @property
-    def num_documents(self) -> int:
-        return self.entry.documents
 
     @cached_property
     def tokens(self) -> npt.NDArray[np.unsignedinteger[Any]]:
@@ -176,41 +160,24 @@ class Shard:
                 )
 
 
-@dataclass(frozen=True)
+def _total(field: str) -> "cached_property[int]":
+    """A count summed over the shards of a split."""
+    return cached_property(lambda split: sum(getattr(shard.entry, field) for shard in split.shards))
+
+
 class Split:
     """The shards of one split, ``train`` or ``held_out``, in order."""
 
-    name: str
-    shards: list[Shard]
+    num_tokens = _total("tokens")
+    num_words = _total("words")
+    num_sentences = _total("sentences")
+    num_documents = _total("documents")
+    num_one_sentence = _total("one_sentence")  # documents of a single sentence, which cannot give a pair
+    num_unknown = _total("unknown")
+    num_characters = _total("characters")
 
-    @property
-    def num_tokens(self) -> int:
-        return sum(shard.entry.tokens for shard in self.shards)
-
-    @property
-    def num_words(self) -> int:
-        return sum(shard.entry.words for shard in self.shards)
-
-    @property
-    def num_sentences(self) -> int:
-        return sum(shard.entry.sentences for shard in self.shards)
-
-    @property
-    def num_documents(self) -> int:
-        return sum(shard.entry.documents for shard in self.shards)
-
-    @property
-    def num_one_sentence(self) -> int:
-        """Documents of a single sentence, which cannot give a pair."""
-        return sum(shard.entry.one_sentence for shard in self.shards)
-
-    @property
-    def num_unknown(self) -> int:
-        return sum(shard.entry.unknown for shard in self.shards)
-
-    @property
-    def num_characters(self) -> int:
-        return sum(shard.entry.characters for shard in self.shards)
+    def __init__(self, name: str, shards: list[Shard]) -> None:
+        self.name, self.shards = name, shards
 
 
 class Store:

@@ -9,6 +9,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,25 +22,17 @@ from litebert.corpus.tokenise import Tokenised
 from litebert.runs import sync_folder
 
 PART = ".part"  # a shard folder with this ending is being written and never read
+COUNTS = ("tokens", "words", "unknown", "sentences", "documents", "one_sentence", "characters")
 
 
 class ShardWriter:
     """A shard under construction. ``add`` documents, then ``close``; ``discard`` leaves nothing behind."""
 
     def __init__(self, store: Path, split: str, number: int, *, vocab_size: int, unknown_id: int) -> None:
-        self.split = split
-        self.name = f"{split}-{number:05d}"
-        self.num_tokens = 0
-        self.num_sentences = 0
-        self.num_documents = 0
-        self._words = 0
-        self._unknown = 0
-        self._one_sentence = 0
-        self._characters = 0
-        self._unknown_id = unknown_id
-        self._token_type = token_type(vocab_size)
-        self._store = store
-        self._folder = store / (self.name + PART)
+        self.split, self.name = split, f"{split}-{number:05d}"
+        self.counts = dict.fromkeys(COUNTS, 0)
+        self._unknown_id, self._token_type = unknown_id, token_type(vocab_size)
+        self._store, self._folder = store, store / (self.name + PART)
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(parents=True)
         self._files = {name: array_path(self._folder, name).open("wb") for name in ARRAYS}
@@ -57,20 +50,24 @@ class ShardWriter:
         assert len(word_starts) == len(tokens)
         self._append("tokens", tokens.astype(self._token_type))
         self._append("word_starts", word_starts.astype("u1"))
-        self._append("sentences", (sentences + self.num_tokens).astype("<u4"))
-        self._append("documents", (documents + self.num_sentences).astype("<u4"))
-        self.num_tokens += len(tokens)
-        self.num_sentences += len(sentences)
-        self.num_documents += len(documents)
-        self._words += int(word_starts.sum())
-        self._unknown += int((tokens == self._unknown_id).sum())
-        self._one_sentence += int((np.diff(documents, append=len(sentences)) == 1).sum())
-        self._characters += characters
+        self._append("sentences", (sentences + self.counts["tokens"]).astype("<u4"))
+        self._append("documents", (documents + self.counts["sentences"]).astype("<u4"))
+        added = (
+            len(tokens),
+            int(word_starts.sum()),
+            int((tokens == self._unknown_id).sum()),
+            len(sentences),
+            len(documents),
+            int((np.diff(documents, append=len(sentences)) == 1).sum()),
+            characters,
+        )
+        for name, count in zip(COUNTS, added, strict=True):
+            self.counts[name] += count
 
     def close(self, handled: int, handled_digest: str) -> ShardEntry:
         """Finish the arrays, flush them to disk and give the shard its final name."""
-        self._append("sentences", np.array([self.num_tokens], "<u4"))
-        self._append("documents", np.array([self.num_sentences], "<u4"))
+        self._append("sentences", np.array([self.counts["tokens"]], "<u4"))
+        self._append("documents", np.array([self.counts["sentences"]], "<u4"))
         for file in self._files.values():
             file.flush()
             os.fsync(file.fileno())
@@ -80,20 +77,9 @@ class ShardWriter:
         sync_folder(self._folder)
         self._folder.replace(final)
         sync_folder(self._store)
-        return ShardEntry(
-            name=self.name,
-            split=self.split,
-            tokens=self.num_tokens,
-            words=self._words,
-            unknown=self._unknown,
-            sentences=self.num_sentences,
-            documents=self.num_documents,
-            one_sentence=self._one_sentence,
-            characters=self._characters,
-            handled=handled,
-            handled_digest=handled_digest,
-            checksums={name: digest.hexdigest() for name, digest in self._digests.items()},
-        )
+        checksums = {name: digest.hexdigest() for name, digest in self._digests.items()}
+        facts: dict[str, Any] = {**self.counts, "handled": handled, "handled_digest": handled_digest}
+        return ShardEntry(name=self.name, split=self.split, checksums=checksums, **facts)
 
     def discard(self) -> None:
         """Delete what was written."""
@@ -116,27 +102,23 @@ class SplitWriter:
     def __init__(
         self, folder: Path, split: str, number: int, *, shard_tokens: int, vocab_size: int, unknown_id: int
     ) -> None:
-        self._folder = folder
-        self._split = split
         self._number = number  # of the next shard
         self._shard_tokens = shard_tokens
-        self._vocab_size = vocab_size
-        self._unknown_id = unknown_id
+        self._new = partial(ShardWriter, folder, split, vocab_size=vocab_size, unknown_id=unknown_id)
         self._shard: ShardWriter | None = None
-        self._handled = 0
-        self._digest = ""
+        self._handled, self._digest = 0, ""
 
     def add(self, batch: DocumentBatch, result: Tokenised) -> Iterator[ShardEntry]:
         """Append the documents of a batch; yields each shard that became full."""
         ends = np.cumsum(result.document_tokens)
         start = 0
         while start < len(ends):
-            shard = self._open()
+            shard = self._shard = self._shard or self._new(self._number)
             before = int(ends[start - 1]) if start else 0
-            room = self._shard_tokens - shard.num_tokens
+            room = self._shard_tokens - shard.counts["tokens"]
             stop = int(np.searchsorted(ends, before + room, side="right"))
             if stop <= start:
-                if shard.num_documents:
+                if shard.counts["documents"]:
                     yield self._close(shard)
                     continue
                 stop = start + 1  # a document larger than a shard gets one to itself
@@ -160,24 +142,16 @@ class SplitWriter:
         self._handled = batch.first + stop
         self._digest = batch.chain[stop - 1]
 
-    def finish(self) -> ShardEntry | None:
-        """Close the last shard, if it holds anything."""
-        if self._shard is None or not self._shard.num_documents:
-            return None
-        return self._close(self._shard)
+    def finish(self) -> Iterator[ShardEntry]:
+        """Close the last shard; yields it if it holds anything."""
+        if self._shard is not None and self._shard.counts["documents"]:
+            yield self._close(self._shard)
 
     def discard(self) -> None:
         """Delete a shard that is not closed."""
         if self._shard is not None:
             self._shard.discard()
             self._shard = None
-
-    def _open(self) -> ShardWriter:
-        if self._shard is None:
-            self._shard = ShardWriter(
-                self._folder, self._split, self._number, vocab_size=self._vocab_size, unknown_id=self._unknown_id
-            )
-        return self._shard
 
     def _close(self, shard: ShardWriter) -> ShardEntry:
         entry = shard.close(self._handled, self._digest)

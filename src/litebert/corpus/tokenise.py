@@ -130,20 +130,12 @@ def _chunks(texts: Iterator[str]) -> Iterator[list[str]]:
 
 def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
     """The ids that pretraining needs; an error where the tokenizer lacks one."""
-    found = {
-        "pad": tokenizer.pad_id,
-        "unk": tokenizer.unk_id,
-        "cls": tokenizer.cls_id,
-        "sep": tokenizer.sep_id,
-        "mask": tokenizer.mask_id,
-    }
-    ids: dict[str, int] = {}
-    for role, index in found.items():
+    ids = {role: getattr(tokenizer, f"{role}_id") for role in ("pad", "unk", "cls", "sep", "mask")}
+    for role, index in ids.items():
         if index is None:
             raise InputError(
                 f"the tokenizer has no {role} token, which pretraining needs; litebert tokenizer train adds it"
             )
-        ids[role] = index
     return ids
 
 

@@ -13,37 +13,30 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
-from typing import Generic, TypeVar
+from typing import Any
 
 from litebert.errors import InputError
-
-Note = TypeVar("Note")
-Task = TypeVar("Task")
-Result = TypeVar("Result")
-Start = TypeVar("Start")
 
 POLL = 1.0  # seconds between checks that all processes are alive
 IN_FLIGHT = 3  # tasks per process: one running, one waiting, one whose result is waiting
 
 
-class OrderedPool(Generic[Task, Result, Start]):
+class OrderedPool:
     """Processes that each call ``start(argument)`` once and then ``work`` on tasks."""
 
-    def __init__(
-        self, workers: int, start: Callable[[Start], None], argument: Start, work: Callable[[Task], Result]
-    ) -> None:
+    def __init__(self, workers: int, start: Callable[..., None], argument: Any, work: Callable[..., Any]) -> None:
         self._work = work
         self._most = workers * IN_FLIGHT
         self._executor = ProcessPoolExecutor(
             workers, multiprocessing.get_context("spawn"), initializer=_start, initargs=(start, argument)
         )
 
-    def run(self, tasks: Iterable[tuple[Note, Task]]) -> Iterator[tuple[Note, Result]]:
+    def run(self, tasks: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
         """The result of each task, in order, with the note given with it (which is not sent to the process).
 
         A task is taken from ``tasks`` only when there is room for it.
         """
-        waiting: deque[tuple[Note, Future[Result]]] = deque()
+        waiting: deque[tuple[Any, Future[Any]]] = deque()
         try:
             for note, task in tasks:
                 if len(waiting) >= self._most:
@@ -61,7 +54,7 @@ class OrderedPool(Generic[Task, Result, Start]):
                 "to resume"
             ) from None
 
-    def _result(self, future: Future[Result]) -> Result:
+    def _result(self, future: Future[Any]) -> Any:
         """The result of a task. By itself the executor waits forever for a result that a dying process sent half of."""
         processes = list((self._executor._processes or {}).values())
         dead = False  # at the last check: since then the executor had time to notice by itself
@@ -94,7 +87,7 @@ def _interrupts_deferred() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _start(start: Callable[[Start], None], argument: Start) -> None:
+def _start(start: Callable[..., None], argument: Any) -> None:
     """Set up a worker that exits when its parent is killed. (Only the parent gets Ctrl-C: ``_interrupts_deferred``.)"""
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     start(argument)

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from litebert.checkpoints.folder import model_config
-from litebert.durations import parse_duration
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
+from litebert.parameters import parse_duration
 from litebert.planning.arithmetic import PURPOSES, Purpose
 from litebert.planning.count import Memory, Parameters, count_parameters, record_step
 from litebert.planning.devices import Device, find_device

@@ -28,7 +28,7 @@ from litebert.planning.arithmetic import MASKED_SHARE, Purpose
 from litebert.planning.devices import Kind
 from litebert.pretraining.elastic import WEIGHTS, Elastic, shallower_depths
 from litebert.pretraining.objective import LOGIT_CHUNK, Pretraining, order_sums
-from litebert.process_memory import peak_resident_bytes
+from litebert.system import peak_resident_bytes
 from litebert.train.objective import Objective, Part, Stage
 from litebert.train.parallel import Ranks
 from litebert.train.schedules import ScheduleSettings

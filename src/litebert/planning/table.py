@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from litebert.durations import format_duration
+from litebert.parameters import format_duration
 from litebert.planning.devices import GIB
 from litebert.planning.plan import PAPER_TOKENS, Plan
 

@@ -12,10 +12,10 @@ import torch
 from litebert.checkpoints.folder import Loaded, load_model, model_folder, save_model
 from litebert.config import current_name, flat, nearest_field, parse_overrides, preset_names
 from litebert.corpus.store import Store, unigram_entropy
-from litebert.durations import parse_duration
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig, preset_config
 from litebert.nn.network import HeadName, HeadsConfig, Network, NetworkConfig
+from litebert.parameters import parse_duration
 from litebert.planning.devices import product_rate
 from litebert.pretraining.fitting import as_noted, fitted, in_words, recipe_for_warm_start
 from litebert.pretraining.initial import check_vocabulary, set_initial_values, warm_start

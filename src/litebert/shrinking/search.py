@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from litebert.durations import format_duration
 from litebert.errors import InputError
+from litebert.parameters import format_duration
 from litebert.runs import MODEL_FOLDER, RunLock, update_run, write_atomically
 from litebert.shrinking.drop import count_parameters, kept_plan, sharing
 from litebert.shrinking.strategies import Layers, Strategy, kept_of, layers_in_words, ranges

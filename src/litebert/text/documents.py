@@ -1,10 +1,8 @@
-"""Raw text in, documents out, one at a time; and what is done with documents before any are tokenised: a fair sample
-of their lines, and the rule that holds some of them out.
+"""Raw text in, documents out, one at a time; a fair sample of their lines; and the rule that holds some of them out.
 
-A document is a paragraph block of a ``.txt`` file (blank lines part them), or a row of a ``.jsonl``, ``.csv``, ``.tsv``
-or ``.parquet`` file. Files may be compressed; a source is a file, a folder, a glob or ``-`` for standard input. Memory
-stays constant: at no time is more than one document held, and a "document" without an end is cut at a line. Every
-document says where the next one starts, so that an interrupted job resumes there and not at the beginning.
+A document is a paragraph block of a ``.txt`` file (separated by blank lines), or a row of a ``.jsonl``, ``.csv``,
+``.tsv`` or ``.parquet`` file. Files may be compressed; a source is a file, a folder, a glob or ``-``, standard input.
+Memory stays constant: at no time is more than one document held, and a "document" without an end is cut at a line.
 """
 
 import glob
@@ -38,7 +36,7 @@ FOLDER_SUFFIXES = TEXT_SUFFIXES + JSON_SUFFIXES + PARQUET_SUFFIXES  # a table in
 REFUSED_SUFFIXES = (".json", ".xlsx", ".xls", ".zip", ".tar", ".tgz", ".7z", ".pdf", ".docx", ".arrow")
 READABLE = f"{', '.join(FOLDER_SUFFIXES + TABLE_SUFFIXES)}, plain or {', '.join(COMPRESSIONS)}"
 
-# A text file without blank lines is one endless document; it is cut at the first line end after so many characters.
+# A text file without blank lines is one endless document; it is cut at the first line end after this many characters.
 LONGEST_DOCUMENT = 1 << 24
 PARQUET_ROWS = 64
 # Lines longer than this are cut, at a space where there is one: a paragraph is too coarse a thing to sample.
@@ -46,22 +44,12 @@ LONGEST_LINE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
-    """A point between two documents of one source, from which reading can start."""
-
-    index: int = 0  # documents before it
-    line: int = 0  # lines before it; for parquet, rows
-    offset: int = 0  # bytes before it, decompressed; parquet has no use for them
-
-
-@dataclass(frozen=True, slots=True)
 class Document:
-    """One document: its text with its line ends kept, the source it came from, and where the next one starts."""
+    """One document: its text with its line ends kept, the source it came from, and the bytes of that read so far."""
 
     text: str
     source: str
-    index: int
-    after: Position
+    offset: int  # decompressed; 0 for parquet
 
 
 def documents(sources: Sequence[str], *, field: str = "text", errors: Errors = "strict") -> Iterator[Document]:
@@ -122,80 +110,70 @@ def _check_suffix(path: Path) -> None:
         raise InputError(f"'{path}' is not of a kind that can be read; give {READABLE}")
 
 
-def read_documents(
-    path: Path, *, field: str = "text", errors: Errors = "strict", start: Position | None = None
-) -> Iterator[Document]:
-    """The documents of one file from ``start`` (the ``after`` of an earlier document) on.
-
-    Starting late costs nothing in a plain file, decompression without parsing in a compressed one, and at most the
-    rows of one row group in parquet.
-    """
+def read_documents(path: Path, *, field: str = "text", errors: Errors = "strict") -> Iterator[Document]:
+    """The documents of one file that are not blank."""
     if errors not in ("strict", "replace"):
         raise InputError(f"errors is '{errors}' but must be strict or replace")
-    start = start or Position()
+    source = str(path)
+    for text, offset in _texts(path, field, errors):
+        if text and not text.isspace():
+            yield Document(text, source, offset)
+
+
+def _texts(path: Path, field: str, errors: Errors) -> Iterator[tuple[str, int]]:
+    """The texts of a file, each with the byte where it ends."""
     kind = kind_of(path)
     if kind in PARQUET_SUFFIXES:
-        return _filled(path, _parquet_texts(path, field, errors, start), start)
+        return _parquet_texts(path, field, errors)
     if kind in TABLE_SUFFIXES:
-        return _filled(path, _column_texts(path, field, errors, start), start)
-    lines = text_lines(path, line=start.line, offset=start.offset, errors=errors)
+        return _column_texts(path, field, errors)
+    lines = text_lines(path, errors=errors)
     if path == STANDARD_INPUT and (first := next(lines, None)) is not None:
         kind = JSON_SUFFIXES[0] if first[0].startswith("{") else ""
         lines = chain([first], lines)
-    if kind in JSON_SUFFIXES:
-        return _filled(path, _json_texts(path, lines, field, errors), start)
-    return _filled(path, _paragraphs(lines), start)
+    return _json_texts(path, lines, field, errors) if kind in JSON_SUFFIXES else _paragraphs(lines)
 
 
-def _filled(path: Path, texts: Iterable[tuple[str, int, int]], start: Position) -> Iterator[Document]:
-    """Documents of those texts that are not blank, each given with the line and the byte where it ends."""
-    source, index = str(path), start.index
-    for text, line, offset in texts:
-        if text and not text.isspace():
-            yield Document(text, source, index, Position(index + 1, line, offset))
-            index += 1
-
-
-def _paragraphs(lines: Iterable[tuple[str, int, int]]) -> Iterator[tuple[str, int, int]]:
+def _paragraphs(lines: Iterable[tuple[str, int, int]]) -> Iterator[tuple[str, int]]:
     held: list[str] = []
-    size = number = offset = 0
-    for line, number, offset in lines:
+    size = offset = 0
+    for line, _, offset in lines:
         line = line.rstrip("\r\n")
         blank = not line or line.isspace()
         if not blank:
             held.append(line)
             size += len(line)
         if held and (blank or size >= LONGEST_DOCUMENT):
-            yield "\n".join(held), number, offset
+            yield "\n".join(held), offset
             held, size = [], 0
     if held:
-        yield "\n".join(held), number, offset
+        yield "\n".join(held), offset
 
 
 def _json_texts(
     path: Path, lines: Iterable[tuple[str, int, int]], field: str, errors: Errors
-) -> Iterator[tuple[str, int, int]]:
+) -> Iterator[tuple[str, int]]:
     for line, number, offset in lines:
         if line and not line.isspace():
             place = f"{path}, line {number}"
-            yield _text_in(parse_json(line, place), field, errors, place), number, offset
+            yield _text_in(parse_json(line, place), field, errors, place), offset
 
 
-def _column_texts(path: Path, field: str, errors: Errors, start: Position) -> Iterator[tuple[str, int, int]]:
+def _column_texts(path: Path, field: str, errors: Errors) -> Iterator[tuple[str, int]]:
     layout = find_layout(path, western=False, errors=errors)
     column = _column(path, layout.columns, field)
-    rows = separated_rows(path, layout, line=start.line, offset=start.offset, errors=errors, western=False)
-    return ((row[column], line, offset) for row, _, line, offset in rows)
+    rows = separated_rows(path, layout, errors=errors, western=False)
+    return ((row[column], offset) for row, _, _, offset in rows)
 
 
-def _parquet_texts(path: Path, field: str, errors: Errors, start: Position) -> Iterator[tuple[str, int, int]]:
+def _parquet_texts(path: Path, field: str, errors: Errors) -> Iterator[tuple[str, int]]:
     types = parquet_types(path)
     _column(path, list(types), field)
     if "string" not in types[field]:
         raise InputError(f"{path}: the column '{field}' is not text but {types[field]}")
-    for (value,), row in parquet_rows(path, [field], start=start.line, batch=PARQUET_ROWS):
+    for (value,), row in parquet_rows(path, [field], batch=PARQUET_ROWS):
         if row:
-            yield _text_in(value, field, errors, f"{path}, row {row}"), row, 0
+            yield _text_in(value, field, errors, f"{path}, row {row}"), 0
 
 
 def _column(path: Path, columns: Sequence[str], field: str) -> int:

@@ -29,7 +29,7 @@ class JoinedTexts:
         self._tokenizer = tokenizer
         self._separator = tokenizer.separator
         # A special token must not come about by normalising, which the library does only after looking for them.
-        safe = tokenizer.normalises_by("nfkc") and WIDENED_MEANINGS.isdisjoint("".join(tokenizer.added_tokens))
+        safe = tokenizer.normalises_safely_by("nfkc", without=WIDENED_MEANINGS)
         self._bare = tokenizer.without_normaliser() if safe else None
 
     def ids(self, texts: Sequence[str]) -> tuple[Row, Row]:

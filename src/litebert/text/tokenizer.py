@@ -17,7 +17,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import models, processors
 
 from litebert.errors import InputError
-from litebert.families.family import Family, PairLayout, Role, Slot
+from litebert.families.family import Family, Role, Slot
 from litebert.runs import write_atomically
 from litebert.text.normalise import Rules, backend_normaliser
 
@@ -25,7 +25,7 @@ _STICKY = ("lstrip", "rstrip", "normalized")  # what lets an added token take fr
 
 Marking = Literal["metaspace", "wordpiece", "byte-level", "whole"]
 
-# Scripts without spaces between words. Korean is not one: its words are parted by spaces.
+# Scripts without spaces between words. Korean is not one: its words are separated by spaces.
 _UNSPACED = (
     (0x0E00, 0x0EFF),  # Thai, Lao
     (0x1000, 0x109F),  # Myanmar
@@ -50,7 +50,7 @@ class Encoded:
 
 
 class Tokenizer:
-    """Text to ids and back, and inputs laid out as a family of models wants them."""
+    """Text to ids and back, and inputs laid out as a family of models needs them."""
 
     def __init__(self, backend: Backend, family: Family, tokens: dict[Role, str]) -> None:
         """``tokens`` names the special tokens that the vocabulary has."""
@@ -124,9 +124,24 @@ class Tokenizer:
     def lay_out(
         self, first: Sequence[int], second: Sequence[int] | None = None, max_length: int | None = None
     ) -> Encoded:
-        """``encode`` for texts that are ids already."""
+        """``encode`` for texts that are ids already: one or two, of at most ``max_length`` tokens in all."""
         assert self.cls_id is not None and self.sep_id is not None
-        return lay_out(self._family.layout, self.cls_id, self.sep_id, first, second, max_length)
+        slots = self._family.layout.single if second is None else self._family.layout.pair
+        if max_length is not None:
+            room = max_length - sum(slot.part in ("cls", "sep") for slot in slots)
+            if room < 0:
+                raise ValueError(f"max_length is {max_length} but the special tokens alone take {max_length - room}")
+            keep, keep_second = cut_pair(len(first), len(second or ()), room)
+            first = first[:keep]
+            second = second[:keep_second] if second is not None else None
+        parts = {"A": first, "B": second or (), "cls": (self.cls_id,), "sep": (self.sep_id,)}
+        ids: list[int] = []
+        segments: list[int] = []
+        for slot in slots:
+            part = parts[slot.part]
+            ids.extend(part)
+            segments.extend([slot.segment] * len(part))
+        return Encoded(ids, segments)
 
     def offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """The ids of ``text`` and, for each, the span of characters it stands for, outer white space left out."""
@@ -152,11 +167,15 @@ class Tokenizer:
     def starts_word(self) -> npt.NDArray[np.bool_]:
         """For every id, whether its piece begins a word (see ``begins_word``)."""
         special = {index for index, token in self._backend.get_added_tokens_decoder().items() if token.special}
-        return word_start_table(self._backend.get_vocab(with_added_tokens=True), special, self.marking)
+        vocabulary = self._backend.get_vocab(with_added_tokens=True)
+        table = np.zeros(max(vocabulary.values(), default=-1) + 1, dtype=np.bool_)
+        for piece, index in vocabulary.items():  # special tokens stand alone, so they begin a word
+            table[index] = index in special or begins_word(piece, self.marking)
+        return table
 
     @cached_property
     def marking(self) -> Marking:
-        """How its pieces say that they begin a word."""
+        """How its pieces mark that they begin a word."""
         kind = self._settings["model"].get("type")
         if kind == "WordPiece":
             return "wordpiece"
@@ -166,7 +185,7 @@ class Tokenizer:
 
     @cached_property
     def separator(self) -> tuple[str, int] | None:
-        """A token, with its id, that parts texts so that each has the ids that it has by itself; None if there is none.
+        """A token, with its id, that separates texts so that each has the ids it has by itself; None if there is none.
 
         It must always be found, wherever two texts are joined by it, and must not touch what is beside it.
         """
@@ -189,16 +208,13 @@ class Tokenizer:
         backend.normalizer = None
         return Tokenizer(backend, self._family, self._tokens)
 
-    def normalises_by(self, rules: Rules) -> bool:
-        """Whether its normalisation is exactly one of ours."""
+    def normalises_safely_by(self, rules: Rules, without: frozenset[str]) -> bool:
+        """Whether its normalisation is exactly one of ours, and no added token has one of these characters."""
         ours = Backend(models.BPE())
         ours.normalizer = backend_normaliser(rules)
-        return bool(json.loads(ours.to_str())["normalizer"] == self._settings["normalizer"])
-
-    @property
-    def added_tokens(self) -> list[str]:
-        """The tokens that are found in a text before anything else is done with it, special ones and others."""
-        return [token["content"] for token in self._settings["added_tokens"]]
+        added = "".join(token["content"] for token in self._settings["added_tokens"])
+        same = json.loads(ours.to_str())["normalizer"] == self._settings["normalizer"]
+        return bool(same) and without.isdisjoint(added)
 
     @cached_property
     def _settings(self) -> dict[str, Any]:
@@ -238,7 +254,7 @@ class Tokenizer:
         write_atomically(folder / "tokenizer_config.json", config + "\n")
 
     def _transformers_config(self) -> dict[str, Any]:
-        """What transformers wants to know beside ``tokenizer.json``.
+        """What transformers reads beside ``tokenizer.json``.
 
         The class named is the general one: it takes the file as it is, where the families' own classes build their
         normalisation anew from ``do_lower_case`` and the like (given, too, for whoever calls them).
@@ -297,33 +313,6 @@ def cut_pair(first: int, second: int, room: int) -> tuple[int, int]:
     return (long, short) if first > second else (short, long)
 
 
-def lay_out(
-    layout: PairLayout,
-    cls_id: int,
-    sep_id: int,
-    first: Sequence[int],
-    second: Sequence[int] | None = None,
-    max_length: int | None = None,
-) -> Encoded:
-    """The input for one text, or for two, of at most ``max_length`` tokens in all."""
-    slots = layout.single if second is None else layout.pair
-    if max_length is not None:
-        room = max_length - sum(slot.part in ("cls", "sep") for slot in slots)
-        if room < 0:
-            raise ValueError(f"max_length is {max_length} but the special tokens alone take {max_length - room}")
-        keep, keep_second = cut_pair(len(first), len(second or ()), room)
-        first = first[:keep]
-        second = second[:keep_second] if second is not None else None
-    parts = {"A": first, "B": second or (), "cls": (cls_id,), "sep": (sep_id,)}
-    ids: list[int] = []
-    segments: list[int] = []
-    for slot in slots:
-        part = parts[slot.part]
-        ids.extend(part)
-        segments.extend([slot.segment] * len(part))
-    return Encoded(ids, segments)
-
-
 def is_unspaced(character: str) -> bool:
     """Whether a character belongs to a script that is written without spaces."""
     point = ord(character)
@@ -344,11 +333,3 @@ def begins_word(piece: str, marking: Marking) -> bool:
         continues = piece.startswith("##") and len(piece) > 2
         return not continues or is_unspaced(piece[2])
     return piece.startswith("▁") or (piece != "" and is_unspaced(piece[0]))
-
-
-def word_start_table(vocabulary: dict[str, int], special: set[int], marking: Marking) -> npt.NDArray[np.bool_]:
-    """One flag for every id; special tokens stand alone, so they begin a word."""
-    table = np.zeros(max(vocabulary.values(), default=-1) + 1, dtype=np.bool_)
-    for piece, index in vocabulary.items():
-        table[index] = index in special or begins_word(piece, marking)
-    return table

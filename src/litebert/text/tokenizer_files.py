@@ -4,14 +4,13 @@ The ids are those that transformers 5 gives for the same files, also where it de
 - The user-defined symbols of a ``spiece.model`` (in the released ALBERT ``( ) " - . – £ €``) are cut out of the text
   before anything else, so that ``(world`` is ``( ▁world``; the sentencepiece library gives ``▁ ( world``.
 - A piece such as ``9,`` is used as it is; the papers' programs split it.
-- ALBERT's unknown id is 1 whatever the model file says; XLNet loses its accents whatever ``keep_accents`` says.
-A ``tokenizer.json`` is taken at its word, whereas transformers' family classes build most of it anew; the two agree on
+- ALBERT's unknown id is 1 whatever the model file has; XLNet loses its accents whatever ``keep_accents`` is.
+A ``tokenizer.json`` is used as it is, whereas transformers' family classes build most of it anew; the two agree on
 files that transformers wrote.
 """
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -27,7 +26,7 @@ from litebert.text.tokenizer import Tokenizer
 
 __all__ = ["SMILES", "Tokenizer", "mark_special_tokens", "pattern_tokenizer", "read_tokenizer"]
 
-# What a special token is called where neither the folder nor the family says.
+# What a special token is called where neither the folder nor the family names it.
 _USUAL_NAMES: dict[Role, tuple[str, ...]] = {
     "pad": ("<pad>", "[PAD]"),
     "unk": ("<unk>", "[UNK]"),
@@ -115,7 +114,7 @@ SMILES = r"\[[^\]]+\]|Br|Cl|>>|."
 
 
 def _read_options(folder: Path) -> dict[str, Any]:
-    """What the small files beside a vocabulary say, in the order of precedence that transformers has."""
+    """The options in the small files beside a vocabulary, in the order of precedence that transformers has."""
     options = _read_object(folder / "tokenizer_config.json")
     if "added_tokens_decoder" not in options:
         options = {**options, **_read_object(folder / "special_tokens_map.json")}
@@ -159,13 +158,30 @@ def _read_json(path: Path, options: Mapping[str, Any]) -> Backend:
 
 
 def _read_unigram(path: Path, family: Family | None, options: Mapping[str, Any]) -> Backend:
-    model = _read_sentencepiece(path)
-    pieces = [model.library.id_to_piece(index) for index in range(len(model.library))]
+    from sentencepiece import SentencePieceProcessor
+
+    try:
+        library = SentencePieceProcessor(model_file=str(path))
+    except RuntimeError as error:
+        raise InputError(f"{path} is not a SentencePiece model, or is damaged ({error})") from None
+    # The file also has what decides ids but the library does not expose: field 1 is a piece (of which field 3 is its
+    # type, 4 for user-defined), 2 the TrainerSpec, 3 the NormalizerSpec with the compiled normalisation rules.
+    parts = [*_protobuf_fields(path.read_bytes())]
+    trainer, normaliser = (
+        {k: v for n, part in parts if n == number for k, v in _protobuf_fields(part)} for number in (2, 3)
+    )
+    if trainer.get(3, 1) != 1:
+        raise InputError(f"{path} is not a unigram model, the only kind of SentencePiece model that can be read")
+    stored = [value for number, value in parts if number == 1]
+    marked = (index for index, piece in enumerate(stored) if b"\x18\x04" in piece)  # few are worth a closer look
+    user_defined = {index for index in marked if dict(_protobuf_fields(stored[index])).get(3) == 4}
+
+    pieces = [library.id_to_piece(index) for index in range(len(library))]
     family = family or _guess_family(dict.fromkeys(pieces, 0), "Unigram")
     backend = Backend(
         models.Unigram(
-            [(piece, model.library.get_score(index)) for index, piece in enumerate(pieces)],
-            unk_id=model.unk_id if family.unk_id is None else family.unk_id,
+            [(piece, library.get_score(index)) for index, piece in enumerate(pieces)],
+            unk_id=trainer.get(40, 0) if family.unk_id is None else family.unk_id,  # as transformers takes it
             byte_fallback=False,
         )
     )
@@ -174,8 +190,8 @@ def _read_unigram(path: Path, family: Family | None, options: Mapping[str, Any])
         steps += [normalizers.NFKD(), normalizers.StripAccents()]
     if options.get("do_lower_case", family.lowercase):
         steps.append(normalizers.Lowercase())
-    if model.character_map:
-        steps.append(normalizers.Precompiled(model.character_map))
+    if normaliser.get(2):
+        steps.append(normalizers.Precompiled(normaliser[2]))
     backend.normalizer = normalizers.Sequence(steps)
     prepend = "always" if options.get("add_prefix_space", True) else "never"
     backend.pre_tokenizer = pre_tokenizers.Sequence(
@@ -183,40 +199,10 @@ def _read_unigram(path: Path, family: Family | None, options: Mapping[str, Any])
     )
     backend.decoder = decoders.Metaspace(replacement="▁", prepend_scheme=prepend)
     for index, piece in enumerate(pieces):
-        special = model.library.is_control(index)
-        if special or index in model.user_defined:
+        special = library.is_control(index)
+        if special or index in user_defined:
             backend.add_tokens([AddedToken(piece, normalized=False, special=special)])
     return backend
-
-
-@dataclass(frozen=True)
-class _SentencePiece:
-    """A ``.model`` file: the library's own reading of it, and what decides ids but the library does not give away."""
-
-    library: Any
-    unk_id: int  # as transformers takes it
-    user_defined: set[int]
-    character_map: bytes  # the compiled normalisation rules; empty when there are none
-
-
-def _read_sentencepiece(path: Path) -> _SentencePiece:
-    from sentencepiece import SentencePieceProcessor
-
-    try:
-        library = SentencePieceProcessor(model_file=str(path))
-    except RuntimeError as error:
-        raise InputError(f"{path} is not a SentencePiece model, or is damaged ({error})") from None
-    parts = [*_protobuf_fields(path.read_bytes())]
-    # Field 1 is a piece (of which field 3 is its type, 4 for user-defined), 2 the TrainerSpec, 3 the NormalizerSpec.
-    pieces = [value for number, value in parts if number == 1]
-    trainer, normaliser = (
-        {k: v for n, part in parts if n == number for k, v in _protobuf_fields(part)} for number in (2, 3)
-    )
-    if trainer.get(3, 1) != 1:
-        raise InputError(f"{path} is not a unigram model, the only kind of SentencePiece model that can be read")
-    marked = (index for index, piece in enumerate(pieces) if b"\x18\x04" in piece)  # few are worth a closer look
-    user_defined = {index for index in marked if dict(_protobuf_fields(pieces[index])).get(3) == 4}
-    return _SentencePiece(library, trainer.get(40, 0), user_defined, normaliser.get(2, b""))
 
 
 def _protobuf_fields(data: bytes) -> Iterator[tuple[int, Any]]:

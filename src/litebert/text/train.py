@@ -42,7 +42,7 @@ PROGRAM = "import json, sys, sentencepiece; sentencepiece.SentencePieceTrainer.t
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings:
-    """What a vocabulary is trained for; every field is written down beside it."""
+    """How a vocabulary is trained; every field is recorded beside it."""
 
     vocab_size: int = 30_000
     kind: Kind = "unigram"
@@ -52,6 +52,11 @@ class TrainSettings:
     sample_bytes: int = 50_000_000
     seed: int = 0
 
+    @property
+    def coverage(self) -> float:
+        """The share of the text's characters that the vocabulary knows."""
+        return 1.0 if self.fallback == "character" else COVERAGE
+
     def __post_init__(self) -> None:
         check_rules(self.rules)
         for name, value, allowed in (("kind", self.kind, Kind), ("fallback", self.fallback, Fallback)):
@@ -60,7 +65,7 @@ class TrainSettings:
         if self.vocab_size <= len(SPECIAL):
             raise InputError(f"vocab_size is {self.vocab_size} but {len(SPECIAL)} ids are special tokens")
         if self.sample_bytes < 1:
-            raise InputError("the sample must be of at least one byte")
+            raise InputError(f"sample_bytes is {self.sample_bytes} but must be 1 or more")
         if self.kind == "wordpiece" and self.fallback == "byte":
             raise InputError("wordpiece has no byte fallback; use fallback=character, or kind=unigram")
 
@@ -77,87 +82,72 @@ def train_tokenizer(texts: Iterable[str], settings: TrainSettings, report: Repor
 
 def _unigram(lines: list[str], settings: TrainSettings, report: Report) -> Backend:
     normaliser = backend_normaliser(settings.rules, settings.lowercase)
+    bytes_too = settings.fallback == "byte"
     with tempfile.TemporaryDirectory(prefix="litebert-") as folder:
-        model = _train_unigram(
-            (line if normaliser is None else " ".join(normaliser.normalize_str(line).split()) for line in lines),
-            Path(folder),
-            vocab_size=settings.vocab_size,
-            special=SPECIAL,
-            coverage=1.0 if settings.fallback == "character" else COVERAGE,
-            byte_pieces=settings.fallback == "byte",
-            report=report,
-        )
+        with (Path(folder) / "sample.txt").open("w", encoding="utf-8") as file:
+            for line in lines:
+                line = line if normaliser is None else " ".join(normaliser.normalize_str(line).split())
+                file.write(line + "\n")
+        model = _train_unigram(Path(folder), settings, report)
     scores = [
         (model.id_to_piece(index), BYTE_SCORE if model.is_byte(index) else model.get_score(index))
         for index in range(len(model))
     ]
-    backend = Backend(models.Unigram(scores, unk_id=1, byte_fallback=settings.fallback == "byte"))
+    backend = Backend(models.Unigram(scores, unk_id=1, byte_fallback=bytes_too))
     if normaliser is not None:
         backend.normalizer = normaliser
     backend.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")]
     )
     spaces = decoders.Metaspace(replacement="▁", prepend_scheme="always")
-    bytes_too = settings.fallback == "byte"
     backend.decoder = decoders.Sequence([decoders.ByteFallback(), spaces]) if bytes_too else spaces
     return backend
 
 
-def _train_unigram(
-    lines: Iterable[str],
-    folder: Path,
-    *,
-    vocab_size: int,
-    special: tuple[str, ...],
-    coverage: float,
-    byte_pieces: bool,
-    report: Report,
-) -> Any:
-    """A sentencepiece model from normalised lines; ``special`` are pad, unknown and the control tokens.
+def _train_unigram(folder: Path, settings: TrainSettings, report: Report) -> Any:
+    """A sentencepiece model from the normalised lines of ``sample.txt``.
 
     In a process of its own, because the library keeps Python from running while it works, prints its progress, and
     takes a gigabyte that should be given back.
     """
     from sentencepiece import SentencePieceProcessor
 
-    pad, unknown, *control = special
-    with (folder / "sample.txt").open("w", encoding="utf-8") as file:
-        file.writelines(line + "\n" for line in lines)
-    settings = {
+    bytes_too = settings.fallback == "byte"
+    options = {
         "input": str(folder / "sample.txt"),
         "model_prefix": str(folder / "unigram"),
         "model_type": "unigram",
-        "vocab_size": vocab_size,
-        "character_coverage": coverage,
-        "byte_fallback": byte_pieces,
-        # With these a text that spells out a byte piece, <0x41>, can be told apart from the piece.
-        "required_chars": "<>0123456789ABCDEFx" if byte_pieces else "",
+        "vocab_size": settings.vocab_size,
+        "character_coverage": settings.coverage,
+        "byte_fallback": bytes_too,
+        # With these a text that spells out a byte piece, <0x41>, differs from the piece.
+        "required_chars": "<>0123456789ABCDEFx" if bytes_too else "",
         "normalization_rule_name": "identity",  # the lines are normalised, and the tokenizer brings its own rules
         "max_sentence_length": 1 << 20,  # longer lines would be left out; ours are cut before
         "pad_id": 0,
         "unk_id": 1,
         "bos_id": -1,
         "eos_id": -1,
-        "pad_piece": pad,
-        "unk_piece": unknown,
-        "control_symbols": control,
+        "pad_piece": SPECIAL[0],
+        "unk_piece": SPECIAL[1],
+        "control_symbols": SPECIAL[2:],
         "num_threads": THREADS,
     }
-    command = [sys.executable, "-c", PROGRAM, json.dumps(settings)]
+    command = [sys.executable, "-c", PROGRAM, json.dumps(options)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, errors="replace") as process:
         assert process.stderr is not None
         try:
-            tail = _follow_unigram(process.stderr, vocab_size, report)
+            tail = _follow_unigram(process.stderr, settings.vocab_size, report)
         except BaseException:
             process.kill()
             raise
     if process.returncode:
-        raise _unigram_failure(tail, vocab_size)
+        raise _unigram_failure(tail, settings.vocab_size)
     return SentencePieceProcessor(model_file=str(folder / "unigram.model"))
 
 
 def _follow_unigram(output: Iterable[str], vocab_size: int, report: Report) -> str:
-    """Turn the library's log into progress; its last words are kept in case it fails."""
+    """Turn the library's log into progress; its last lines are kept in case it fails."""
     first = 0
     tail: list[str] = []
     for line in output:
@@ -177,84 +167,67 @@ def _follow_unigram(output: Iterable[str], vocab_size: int, report: Report) -> s
 def _unigram_failure(output: str, vocab_size: int) -> Exception:
     """The library's complaint as a sentence, where it is about what the user gave."""
     if match := re.search(r"Vocabulary size too high.*<= (\d+)", output):
-        return InputError(
-            f"the corpus is too small for a vocabulary of {vocab_size:,} pieces; "
-            f"give more text, or a vocab_size of {int(match[1])} or less"
-        )
+        return _too_little_text(vocab_size, int(match[1]))
     if match := re.search(r"smaller than required_chars\. \d+ vs (\d+)", output):
-        return InputError(
-            f"a vocabulary of {vocab_size:,} pieces is too small: single characters and special tokens alone "
-            f"take {int(match[1]):,}; give a larger vocab_size"
-        )
-    last = output.strip().splitlines()[-1:] or ["it said nothing"]
+        return _too_small(vocab_size, int(match[1]))
+    last = output.strip().splitlines()[-1:] or ["it printed nothing"]
     return RuntimeError(f"training with sentencepiece failed: {last[0]}")
 
 
+def _too_little_text(vocab_size: int, most: int) -> InputError:
+    return InputError(
+        f"the corpus is too small for a vocabulary of {vocab_size:,} pieces; "
+        f"give more text, or a vocab_size of {most} or less"
+    )
+
+
+def _too_small(vocab_size: int, least: int) -> InputError:
+    return InputError(
+        f"a vocabulary of {vocab_size:,} pieces is too small: single characters and special tokens alone "
+        f"take {least:,}; give a larger vocab_size"
+    )
+
+
 def _wordpiece(lines: list[str], settings: TrainSettings, report: Report) -> Backend:
-    """Pieces of words as BERT splits them, every Han character a word; accents go only where the rules say so."""
+    """Pieces of words as BERT splits them, every Han character a word; accents are removed only by the albert rules."""
     steps = [backend_normaliser(settings.rules)] if settings.rules != "none" else []
     lowercase = settings.lowercase or settings.rules == "albert"
     steps.append(normalizers.BertNormalizer(strip_accents=settings.rules == "albert", lowercase=lowercase))
-    normaliser, pre_tokenizer = normalizers.Sequence(steps), pre_tokenizers.BertPreTokenizer()
-    vocabulary = _train_wordpiece(
-        (normaliser.normalize_str(line) for line in lines),
-        pre_tokenizer,
-        vocab_size=settings.vocab_size,
-        special=SPECIAL,
-        coverage=1.0 if settings.fallback == "character" else COVERAGE,
-        report=report,
-    )
-    backend = Backend(models.WordPiece(vocabulary, unk_token=SPECIAL[1]))
+    normaliser = normalizers.Sequence(steps)
+    report("training: counting words")
+    words: Counter[str] = Counter()
+    for line in lines:
+        words.update(normaliser.normalize_str(line).split())
+    words = _without_rare_characters(words, settings.coverage)
+    backend = Backend(models.WordPiece(_train_wordpiece(words, settings.vocab_size, report), unk_token=SPECIAL[1]))
     backend.normalizer = normaliser
-    backend.pre_tokenizer = pre_tokenizer
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece(prefix="##")
     return backend
 
 
-def _train_wordpiece(
-    lines: Iterable[str],
-    pre_tokenizer: Any,
-    *,
-    vocab_size: int,
-    special: tuple[str, ...],
-    coverage: float,
-    report: Report,
-) -> dict[str, int]:
-    """A vocabulary of ``vocab_size`` pieces from normalised lines, ``special`` first; the same one every time.
+def _train_wordpiece(words: Counter[str], vocab_size: int, report: Report) -> dict[str, int]:
+    """A vocabulary of ``vocab_size`` pieces from counted words, special tokens first; the same one every time.
 
     Left to itself the library numbers continuations (``##a``) in the order of a hash table that changes from run to
     run, and ties between pairs are settled by those numbers. So every character and continuation gets its number here.
     """
-    report("training: counting words")
-    words: Counter[str] = Counter()
-    for line in lines:
-        words.update(line.split())
-    words = _without_rare_characters(words, coverage)
-    parts = {part for word in words for part, _ in pre_tokenizer.pre_tokenize_str(word)}
+    backend = Backend(models.WordPiece(unk_token=SPECIAL[1]))
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    parts = {part for word in words for part, _ in backend.pre_tokenizer.pre_tokenize_str(word)}
     alphabet = sorted({character for part in parts for character in part})
     continuations = sorted({f"##{character}" for part in parts for character in part[1:]})
-    taken = len(special) + len(alphabet) + len(continuations)
-    if taken > vocab_size:
-        raise InputError(
-            f"a vocabulary of {vocab_size:,} pieces is too small: single characters and special tokens alone "
-            f"take {taken:,}; give a larger vocab_size"
-        )
+    first = [*SPECIAL, *alphabet, *continuations]
+    if len(first) > vocab_size:
+        raise _too_small(vocab_size, len(first))
     report("training: joining pieces")
-    backend = Backend(models.WordPiece(unk_token=special[1]))
-    backend.pre_tokenizer = pre_tokenizer
     trainer = trainers.WordPieceTrainer(
-        vocab_size=vocab_size,
-        special_tokens=[*special, *alphabet, *continuations],
-        min_frequency=2,
-        show_progress=False,
+        vocab_size=vocab_size, special_tokens=first, min_frequency=2, show_progress=False
     )
     backend.train_from_iterator(words.elements(), trainer)
     vocabulary: dict[str, int] = backend.get_vocab()
     if len(vocabulary) < vocab_size:
-        raise InputError(
-            f"the corpus is too small for a vocabulary of {vocab_size:,} pieces; "
-            f"give more text, or a vocab_size of {len(vocabulary)} or less"
-        )
+        raise _too_little_text(vocab_size, len(vocabulary))
     return vocabulary
 
 
@@ -281,7 +254,7 @@ def _without_rare_characters(words: Counter[str], coverage: float) -> Counter[st
 
 @dataclass(slots=True)
 class Fertility:
-    """Counts over a text; words are what white space parts, which says little for Chinese and Japanese."""
+    """Counts over a text; words are what white space separates, which means little for Chinese and Japanese."""
 
     documents: int = 0
     words: int = 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rich.live import Live
 from rich.text import Text
 
-from litebert.durations import format_duration
+from litebert.parameters import format_duration
 from litebert.runs import Status
 from litebert.terminal import console
 from litebert.train.callbacks import Callback

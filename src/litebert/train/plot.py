@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from litebert.durations import format_duration
+from litebert.parameters import format_duration
 from litebert.runs import Status
 from litebert.train.callbacks import Callback
 from litebert.train.metrics import HELD_OUT, Row, read_metrics

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from litebert.nn.network import Network
-from litebert.process_memory import return_large_blocks
+from litebert.system import return_large_blocks
 from litebert.train import parallel, precision
 from litebert.train.cuda_graphs import CudaGraphPasses, CudaGraphUpdate
 from litebert.train.objective import Learner, Objective, Stage, Sums, prepare_compiler

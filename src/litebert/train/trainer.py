@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from litebert.durations import format_duration
 from litebert.nn.network import Network
+from litebert.parameters import format_duration
 from litebert.runs import Status
 from litebert.train import parallel, precision
 from litebert.train.clock import Clock, StopSignal

@@ -7,20 +7,29 @@ once more with the texts sorted by length, which is the best that padding can do
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from litebert.checkpoints.folder import load_model
+from litebert.checkpoints.folder import Loaded, load_model
 from litebert.errors import InputError
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
+from litebert.report import Report, Section, table_of
 from litebert.tasks.encoding import token_batches
+from litebert_lab.bench.random_batches import mixed_lengths
 from litebert_lab.bench.theirs import their_model
 
 TOKENS_PER_BATCH = {"cpu": 4096, "cuda": 32768}
+COLUMNS = {
+    "engine": "{0.engine}",
+    "tokens/s": "{0.tokens_per_second:,.0f}",
+    "texts/s": "{0.texts_per_second:,.1f}",
+    "ratio": "{0.ratio:.2f}",
+    "difference": "{0.worst_difference:.1e}",
+}
 
 log = logging.getLogger(__name__)
 
@@ -32,25 +41,8 @@ class Row:
     engine: str
     tokens_per_second: float
     texts_per_second: float
+    ratio: float  # to the first engine
     worst_difference: float
-
-
-@dataclass(frozen=True)
-class Report:
-    """All engines on the same texts."""
-
-    model: str
-    device: str
-    dtype: str
-    texts: int
-    tokens: int
-    rows: tuple[Row, ...]
-
-
-def mixed_lengths(count: int, mean: float, longest: int, seed: int = 0) -> list[int]:
-    """Log-normal lengths as single sentences have them, from 4 tokens up."""
-    drawn = np.random.default_rng(seed).normal(np.log(mean) - 0.18, 0.6, count)
-    return [int(n) for n in np.exp(drawn).round().clip(4, longest)]
 
 
 def bench_forward(
@@ -84,16 +76,23 @@ def bench_forward(
         engines.append(
             ("litebert compiled, packed", _packed(ours, ids, device, torch.compile(ours.encoder, dynamic=True)))
         )
-    tokens, rows = sum(map(len, ids)), []
+    tokens = sum(map(len, ids))
+    rows: list[Row] = []
     for name, run in engines:
         log.info(f"timing {name} ...")
         seconds, vectors = _best_time(run, repeats, device)
-        difference = (vectors.float() - expected).abs().max().item()
-        rows.append(Row(name, tokens / seconds, len(ids) / seconds, difference))
-    return Report(source, device, str(dtype).removeprefix("torch."), len(ids), tokens, tuple(rows))
+        difference, speed = (vectors.float() - expected).abs().max().item(), tokens / seconds
+        ratio = speed / rows[0].tokens_per_second if rows else 1.0
+        rows.append(Row(name, speed, len(ids) / seconds, ratio, difference))
+    facts = {"model": source, "device": device, "dtype": str(dtype).removeprefix("torch.")}
+    return Report(
+        title="{model} on {device} in {dtype}: ".format(**facts) + f"{len(ids)} texts, {tokens} tokens",
+        sections=[Section(items=[table_of(rows, COLUMNS)])],
+        data={**facts, "texts": len(ids), "tokens": tokens, "rows": [asdict(row) for row in rows]},
+    )
 
 
-def _ids(loaded, texts: Sequence[str] | None, count: int, mean: float) -> list[list[int]]:  # type: ignore[no-untyped-def]
+def _ids(loaded: Loaded, texts: Sequence[str] | None, count: int, mean: float) -> list[list[int]]:
     config = loaded.network.config.encoder
     longest = config.max_positions or 512
     if texts is not None:
@@ -118,8 +117,7 @@ def _padded(
             rows = torch.tensor([one + [0] * (longest - len(one)) for one in chosen]).to(device)
             mask = torch.tensor([[1] * len(one) + [0] * (longest - len(one)) for one in chosen]).to(device)
             out.append(model(input_ids=rows, attention_mask=mask).last_hidden_state[:, 0])  # type: ignore[attr-defined]
-        vectors = torch.cat(out)
-        return vectors[torch.tensor(order).argsort()]
+        return torch.cat(out)[torch.tensor(order).argsort()]
 
     return run
 

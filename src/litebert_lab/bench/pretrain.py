@@ -1,8 +1,9 @@
 """A pretraining step side by side with ``transformers``: same weights, sequences, masks and optimiser, in one run.
 
-Theirs are padded to the longest of each forward pass, as their collator would, at most as many sequences at once as
-fill the step at full length; gradients add up over the step. Only real tokens count, in speed and in arithmetic. An
-engine that is not ready in time is said to be so and left behind.
+Ours is a step of the trainer. Theirs are padded to the longest of each forward pass, as their collator would, at most
+as many sequences at once as fill the step at full length; gradients add up over the step. Only real tokens count, in
+speed and in arithmetic. An engine that is not ready in time gets no figures. ``profile_pretrain`` shows instead where
+the time of our own step goes: its kernels (on a CPU its operators), by what they are for.
 """
 
 import contextlib
@@ -13,12 +14,13 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from itertools import cycle
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
 import torch
-from torch import nn
+from torch.profiler import ProfilerActivity, profile
 
 from litebert.checkpoints.folder import model_config
 from litebert.corpus.batches import Batch, Batches
@@ -28,91 +30,40 @@ from litebert.errors import InputError, nearest
 from litebert.nn.config import EncoderConfig
 from litebert.nn.network import Network, pretraining_network
 from litebert.planning.devices import product_rate
-from litebert.pretraining.objective import batch_flops
+from litebert.pretraining.objective import LOGIT_CHUNK, Pretraining, batch_flops
+from litebert.report import Item, Report, Section, Table, note, table_of
 from litebert.train import precision
-from litebert.train.settings import OPTIMISERS, OptimiserSettings, Precision
-from litebert_lab.bench.made_up import full_batches, mixed_batches
-from litebert_lab.bench.ours import OurPretraining
+from litebert.train.objective import Position, Stage
+from litebert.train.schedules import ScheduleSettings
+from litebert.train.settings import OPTIMISERS, Bound, OptimiserSettings, Precision, TrainSettings
+from litebert.train.trainer import Trainer
+from litebert_lab.bench.random_batches import full_batches, mixed_batches
 from litebert_lab.bench.theirs import Step, TheirPretraining, padded_chunks, their_model
 
-USUAL_MODEL = {"cpu": "albert-small", "cuda": "albert-base-v2"}
-USUAL_TOKENS = {"cpu": 4096, "cuda": 65_536}
-USUAL_LENGTH = {"cpu": 128, "cuda": 512}
+DEFAULT_MODEL = {"cpu": "albert-small", "cuda": "albert-base-v2"}
+DEFAULT_TOKENS = {"cpu": 4096, "cuda": 65_536}
+DEFAULT_LENGTH = {"cpu": 128, "cuda": 512}
 STEPS = {"cpu": 2, "cuda": 4}  # of a timed pass
-PASSES = {"cpu": 2, "cuda": 2}  # the best of which counts
+PASSES = 2  # the best of which counts
 LIMIT = {"cpu": 600.0, "cuda": 75.0}  # seconds for one engine on one text, compiling included
 LIMIT_OF_ALL = {"cpu": 3600.0, "cuda": 240.0}
 OPTIMISER = OptimiserSettings(name="adamw", rate=1e-4)
-CLIP = 1.0
+HEADINGS = ["engine", "tokens/s", "ratio", "MFU", "memory", "first loss", "ready in"]
+
+# Kinds of kernels: the first with one of its words in a kernel's name has it.
+KINDS = (
+    ("gelu", ("gelu",)),
+    ("loss", ("softmax", "nll", "argmax", "exp_")),
+    ("norms", ("layer_norm",)),
+    ("attention", ("attend", "attention", "flash", "fmha", "_forward", "_backward_keys", "_backward_queries", "_row_")),
+    ("products", ("gemm", "nvjet", "cutlass", "cublas", "xmma", "splitk", "::mm", "addmm", "bmm")),
+    ("optimiser", ("multi_tensor", "adam", "foreach")),
+    ("sums", ("fused_sum", "reduce_kernel", "::sum")),
+    ("copies", ("memcpy", "memset", "::copy_", "::cat", "direct_copy")),
+)
+MOST_KERNELS = 12  # that are named
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Row:
-    """One engine on one kind of text."""
-
-    engine: str
-    tokens_per_second: float = 0.0
-    ratio: float = 0.0  # to transformers eager
-    mfu: float = 0.0
-    peak_bytes: int | None = None  # of the allocator, on a GPU
-    first_loss: float = float("nan")
-    ready_seconds: float = 0.0  # until the first step was done, compiling included
-    problem: str = ""  # why there are no figures
-
-    def short(self) -> str:
-        """The row in a few words, to be said as soon as it is there."""
-        if self.problem:
-            return self.problem
-        memory = "" if self.peak_bytes is None else f", {self.peak_bytes / 2**30:.1f} GiB"
-        return f"{self.tokens_per_second:,.0f} tokens/s, {self.ratio:.2f} times, {self.mfu:.1%} of the peak{memory}"
-
-
-@dataclass(frozen=True)
-class Case:
-    """All engines on the same batches."""
-
-    text: str
-    mean_length: float
-    padding: float  # of the tokens that transformers computes, those that are padding
-    rows: tuple[Row, ...]
-
-
-@dataclass(frozen=True)
-class Report:
-    """What was measured."""
-
-    model: str
-    device: str
-    precision: str
-    tokens: int
-    length: int
-    product_flops: float
-    cases: tuple[Case, ...]
-
-
-def table(report: Report) -> str:
-    """The figures as lines of text."""
-    head = (
-        f"{report.model} on {report.device} in {report.precision}: steps of {report.tokens:,} tokens, inputs of at "
-        f"most {report.length}; a large matrix product runs at {report.product_flops / 1e12:.3g} TFLOP/s"
-    )
-    return "\n".join([head, *(line for case in report.cases for line in _lines(case))])
-
-
-def _lines(case: Case) -> Iterator[str]:
-    yield f"\n{case.text}: {case.mean_length:.0f} tokens in the mean, theirs {case.padding:.0%} padding"
-    yield f"{'engine':24} {'tokens/s':>10} {'ratio':>6} {'MFU':>6} {'memory':>9} {'first loss':>10} {'ready in':>9}"
-    for row in case.rows:
-        if row.problem:
-            yield f"{row.engine:24} {row.problem}"
-            continue
-        memory = "-" if row.peak_bytes is None else f"{row.peak_bytes / 2**30:.1f} GiB"
-        yield (
-            f"{row.engine:24} {row.tokens_per_second:10,.0f} {row.ratio:6.2f} {row.mfu:6.1%} {memory:>9} "
-            f"{row.first_loss:10.5f} {row.ready_seconds:7.1f} s"
-        )
 
 
 @dataclass(frozen=True)
@@ -129,20 +80,15 @@ class Setting:
     compiled: bool
     optimiser: OptimiserSettings = OPTIMISER
 
+    def peak(self) -> float:
+        """Operations a second of a large matrix product."""
+        peak = product_rate(self.device, self.precision)
+        log.info(f"a large matrix product runs at {peak / 1e12:.3g} TFLOP/s")
+        return peak
 
-def bench_pretrain(setting: Setting, limit: float | None = None) -> Report:
-    """Time both libraries on inputs of full length, on those of a store if there is one, and on mixed ones."""
-    if setting.optimiser != OPTIMISER:
-        raise InputError("next to transformers both have AdamW; --optimiser is for --profile")
-    torch.manual_seed(0)
-    network, device = pretraining_network(setting.config), setting.device
-    theirs = their_model(network, "AutoModelForPreTraining")
-    peak = product_rate(device, setting.precision)
-    log.info(f"a large matrix product runs at {peak / 1e12:.3g} TFLOP/s")
-    rows_at_once, limit = setting.tokens // setting.length, limit or LIMIT[device.type]
-    work = _Work(network, theirs, setting.texts, device, setting.precision, setting.length, rows_at_once, peak, limit)
-    cases = work.cases(setting.compiled)
-    return Report(setting.source, device.type, setting.precision, setting.tokens, setting.length, peak, cases)
+    def flops(self, text: str) -> float:
+        """Arithmetic of a pass over the batches of a text."""
+        return sum(batch_flops(self.config, batch) for batch in self.texts[text])
 
 
 def choose_setting(
@@ -156,15 +102,15 @@ def choose_setting(
     numbers: str | None = None,
     optimiser: str = OPTIMISER.name,
 ) -> Setting:
-    """What was asked for, and what suits the device for the rest."""
-    if device not in USUAL_MODEL or (device == "cuda" and not torch.cuda.is_available()):
+    """A setting with the device's defaults for what is left open."""
+    if device not in DEFAULT_MODEL or (device == "cuda" and not torch.cuda.is_available()):
         raise InputError(f"there is no device '{device}' here; use --device cpu")
     if numbers not in (None, "bf16", "fp16", "fp32"):
         raise InputError(f"--precision is '{numbers}' but must be bf16, fp16 or fp32")
     if optimiser not in OPTIMISERS:
         raise InputError(f"there is no optimiser '{optimiser}'{nearest(optimiser, OPTIMISERS)}")
-    source, tokens = source or USUAL_MODEL[device], tokens or USUAL_TOKENS[device]
-    length = length or USUAL_LENGTH[device]
+    source, tokens = source or DEFAULT_MODEL[device], tokens or DEFAULT_TOKENS[device]
+    length = length or DEFAULT_LENGTH[device]
     opened = Store.open(store) if store else None
     words = ["dropout=0.0", "attention_dropout=0.0", "classifier_dropout=0.0"]
     words += [f"vocab_size={opened.vocab_size}"] if opened else []
@@ -178,8 +124,7 @@ def choose_setting(
     texts = _texts(config, opened, tokens, length, STEPS[device])
     compiled = device == "cuda" if compiled is None else compiled
     chosen = cast(Precision, numbers or precision.default_precision(where))
-    update = replace(OPTIMISER, name=optimiser)
-    return Setting(source, config, where, chosen, tokens, length, texts, compiled, update)
+    return Setting(source, config, where, chosen, tokens, length, texts, compiled, replace(OPTIMISER, name=optimiser))
 
 
 def _texts(
@@ -204,88 +149,159 @@ def _texts(
     }
 
 
-class _Engine(Protocol):
-    """A library's way to take steps."""
+class OurPretraining:
+    """The trainer over batches in memory, which it repeats."""
 
-    def step_on(self, batches: Sequence[Batch], clip: float) -> Step:
+    def __init__(self, network: Network, setting: Setting, compiled: bool) -> None:
+        self._weights, self._batches = network.state_dict(), next(iter(setting.texts.values()))
+        objective = Pretraining(setting.length, 0 if compiled else LOGIT_CHUNK)
+        settings = TrainSettings(
+            bound=Bound(steps=1 << 30),
+            optimiser=setting.optimiser,
+            schedule=ScheduleSettings(kind="constant", warmup=0.0),
+            batch_tokens=((0.0, setting.tokens),),
+            micro_tokens=setting.tokens,
+            precision=setting.precision,
+            half_residual=True,
+            compiled=compiled,
+            held_out_every=0.0,
+            log_every=1 << 30,
+        )
+        stage = Stage("bench", 0.0, self, objective)
+        self._trainer = Trainer(copy.deepcopy(network).to(setting.device), [stage], settings)
+
+    def stream(self, start: Position, *, rank: int, world: int, workers: int) -> Iterator[Batch]:
+        """The trainer's source of batches."""
+        return cycle(self._batches)
+
+    def advance(self, position: Position, count: int) -> Position:
+        """The position ``count`` batches later."""
+        return position[0], position[1] + count
+
+    def step_on(self, batches: Sequence[Batch]) -> Step:
         """Steps on these batches, from the first weights on."""
-        ...
+        self._batches = batches
+        self._trainer.network.load_state_dict(self._weights)
+        steps = iter(self._trainer)
+
+        def step(_: int, look: bool) -> float:
+            taken = next(steps)
+            return taken.loss if look else 0.0
+
+        return step
 
 
 @dataclass(frozen=True)
-class _Work:
-    """The same batches for every engine."""
+class Row:
+    """One engine on one kind of text."""
 
-    network: Network
-    theirs: nn.Module
-    texts: Mapping[str, Sequence[Batch]]
-    device: torch.device
-    precision: Precision
-    length: int
-    rows_at_once: int  # of theirs
-    peak: float
-    limit: float
+    engine: str
+    tokens_per_second: float = 0.0
+    ratio: float = 0.0  # to transformers eager
+    mfu: float = 0.0
+    peak_bytes: int | None = None  # of the allocator, on a GPU
+    first_loss: float = float("nan")
+    ready_seconds: float = 0.0  # until the first step was done, compiling included
+    problem: str = ""  # why there are no figures
 
-    def cases(self, compiled: bool) -> tuple[Case, ...]:
-        engines: dict[str, Callable[[], _Engine]] = {
-            "transformers": lambda: self._theirs(False),
-            "litebert": lambda: self._ours(False),
-        }
-        if compiled:
-            engines["litebert, compiled"] = lambda: self._ours(True)
-            engines["transformers, compiled"] = lambda: self._theirs(True)  # last: it takes longest to be ready
-        until = time.monotonic() + LIMIT_OF_ALL[self.device.type]
-        rows: dict[str, list[Row]] = {text: [] for text in self.texts}
-        for name, make in engines.items():
-            _forget(self.device)
-            engine = make()
-            for text, batches in self.texts.items():
-                log.info(f"timing {name} on {text} ...")
-                eager = rows[text][0].tokens_per_second if rows[text] else None
-                done = self._row(name, engine, batches, eager, min(self.limit, until - time.monotonic()))
-                rows[text].append(done)
-                log.info(f"  {done.short()}")
-            del engine
-        return tuple(self._case(text, found) for text, found in rows.items())
+    def cells(self) -> list[str]:
+        """The row of a table."""
+        if self.problem:
+            return [self.engine, self.problem, *[""] * (len(HEADINGS) - 2)]
+        memory = "-" if self.peak_bytes is None else f"{self.peak_bytes / 2**30:.1f} GiB"
+        speed = [f"{self.tokens_per_second:,.0f}", f"{self.ratio:.2f}", f"{self.mfu:.1%}"]
+        return [self.engine, *speed, memory, f"{self.first_loss:.5f}", f"{self.ready_seconds:.1f} s"]
 
-    def _ours(self, compiled: bool) -> _Engine:
-        return OurPretraining(self.network, self.device, self.precision, compiled, OPTIMISER, self.length)
 
-    def _theirs(self, compiled: bool) -> _Engine:
-        model, encoder = copy.deepcopy(self.theirs), self.network.config.encoder
-        return TheirPretraining(model, encoder, self.device, self.precision, compiled, OPTIMISER, self.rows_at_once)
-
-    def _case(self, text: str, rows: Sequence[Row]) -> Case:
-        batches, encoder = self.texts[text], self.network.config.encoder
-        chunks = [chunk for batch in batches for chunk in padded_chunks(batch, encoder, self.rows_at_once)]
-        padded = sum(int(chunk["attention_mask"].numel()) for chunk in chunks)
+def bench_pretrain(setting: Setting, limit: float | None = None) -> Report:
+    """Time both libraries on inputs of full length, on those of a store if there is one, and on mixed ones."""
+    if setting.optimiser != OPTIMISER:
+        raise InputError("next to transformers both have AdamW; --optimiser is for --profile")
+    torch.manual_seed(0)
+    network = pretraining_network(setting.config)
+    theirs = their_model(network, "AutoModelForPreTraining")
+    peak = setting.peak()
+    rows = _rows(network, theirs, setting, peak, limit or LIMIT[setting.device.type])
+    cases, sections = [], []
+    for text, found in rows.items():
+        batches = setting.texts[text]
+        chunks = [padded_chunks(batch, setting.config, setting.tokens // setting.length) for batch in batches]
+        padded = sum(int(chunk["attention_mask"].numel()) for some in chunks for chunk in some)
         tokens, sequences = (sum(getattr(b, name) for b in batches) for name in ("num_tokens", "num_sequences"))
-        return Case(text, tokens / sequences, 1 - tokens / padded, tuple(rows))
+        case = {"text": text, "mean_length": tokens / sequences, "padding": 1 - tokens / padded}
+        title = "{text}: {mean_length:.0f} tokens in the mean, theirs {padding:.0%} padding".format(**case)
+        cases.append({**case, "rows": [asdict(row) for row in found]})
+        sections.append(Section(title=title, items=[Table(rows=[HEADINGS, *(row.cells() for row in found)])]))
+    facts: dict[str, object] = {"model": setting.source, "device": setting.device.type, "precision": setting.precision}
+    facts |= {"tokens": setting.tokens, "length": setting.length, "product_flops": peak}
+    title = (
+        f"{setting.source} on {setting.device} in {setting.precision}: steps of {setting.tokens:,} tokens, inputs of "
+        f"at most {setting.length}; a large matrix product runs at {peak / 1e12:.3g} TFLOP/s"
+    )
+    return Report(title=title, sections=sections, data={**facts, "cases": cases})
 
-    def _row(self, name: str, engine: _Engine, batches: Sequence[Batch], eager: float | None, limit: float) -> Row:
-        if limit < 1:
-            return Row(name, problem="left out: the time for all is up")
-        begun = time.perf_counter()
-        try:
-            with at_most(limit):
-                step = engine.step_on(batches, CLIP)
-                loss = step(0, True)
-                ready = time.perf_counter() - begun
-                seconds, peak_bytes = time_steps(step, len(batches), self.device)
-        except torch.OutOfMemoryError:
-            return Row(name, problem="out of memory")
-        except TooLong:
-            return Row(name, problem=f"not finished in {limit:.0f} s")
-        speed = sum(batch.num_tokens for batch in batches) / seconds
-        flops = sum(batch_flops(self.network.config.encoder, batch) for batch in batches)
-        ratio = speed / eager if eager else float(not eager)
-        return Row(name, speed, ratio, flops / seconds / self.peak, peak_bytes, loss, ready)
+
+def _rows(
+    network: Network, theirs: torch.nn.Module, setting: Setting, peak: float, limit: float
+) -> dict[str, list[Row]]:
+    """Every engine on every text."""
+    engines: dict[str, Callable[[], OurPretraining | TheirPretraining]] = {
+        "transformers": lambda: TheirPretraining(copy.deepcopy(theirs), setting, False),
+        "litebert": lambda: OurPretraining(network, setting, False),
+    }
+    if setting.compiled:
+        engines["litebert, compiled"] = lambda: OurPretraining(network, setting, True)
+        # Last, because it takes longest to be ready.
+        engines["transformers, compiled"] = lambda: TheirPretraining(copy.deepcopy(theirs), setting, True)
+    until = time.monotonic() + LIMIT_OF_ALL[setting.device.type]
+    rows: dict[str, list[Row]] = {text: [] for text in setting.texts}
+    for name, make in engines.items():
+        gc.collect()  # nothing of one engine stays for the next
+        torch.compiler.reset()
+        if setting.device.type == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+        engine = make()
+        for text in setting.texts:
+            log.info(f"timing {name} on {text} ...")
+            eager = rows[text][0].tokens_per_second if rows[text] else 0.0
+            row = _row(name, engine, setting, text, min(limit, until - time.monotonic()), eager, peak)
+            rows[text].append(row)
+            log.info("  " + (row.problem or "{1} tokens/s, {2} times, {3} of the peak, {4}".format(*row.cells())))
+        del engine
+    return rows
+
+
+def _row(
+    name: str,
+    engine: OurPretraining | TheirPretraining,
+    setting: Setting,
+    text: str,
+    limit: float,
+    eager: float,  # tokens a second of the first engine; 0: this is the first
+    peak: float,
+) -> Row:
+    if limit < 1:
+        return Row(name, problem="left out: the time for all is up")
+    begun, batches = time.perf_counter(), setting.texts[text]
+    try:
+        with at_most(limit):
+            step = engine.step_on(batches)
+            loss = step(0, True)
+            ready = time.perf_counter() - begun
+            seconds, peak_bytes = time_steps(step, len(batches), setting.device)
+    except torch.OutOfMemoryError:
+        return Row(name, problem="out of memory")
+    except TooLong:
+        return Row(name, problem=f"not finished in {limit:.0f} s")
+    speed = sum(batch.num_tokens for batch in batches) / seconds
+    return Row(name, speed, speed / (eager or speed), setting.flops(text) / seconds / peak, peak_bytes, loss, ready)
 
 
 def time_steps(step: Step, count: int, device: torch.device) -> tuple[float, int | None]:
     """The best pass over all batches after one to warm up, and the allocator's peak in those."""
     on_cuda, best = device.type == "cuda", float("inf")
-    for number in range(PASSES[device.type] + 1):
+    for number in range(PASSES + 1):
         if on_cuda:
             torch.cuda.synchronize()
         begun = time.perf_counter()
@@ -298,15 +314,6 @@ def time_steps(step: Step, count: int, device: torch.device) -> tuple[float, int
         elif on_cuda:
             torch.cuda.reset_peak_memory_stats()  # compiling tries things out; training does not
     return best, torch.cuda.max_memory_allocated() if on_cuda else None
-
-
-def _forget(device: torch.device) -> None:
-    """Nothing of one engine stays for the next."""
-    gc.collect()
-    torch.compiler.reset()
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
 
 
 class TooLong(BaseException):
@@ -330,3 +337,69 @@ def at_most(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel in one step: its time alone, and how often it ran."""
+
+    name: str
+    milliseconds: float
+    count: float
+
+
+def profile_pretrain(setting: Setting) -> Report:
+    """Our step on every kind of text, timed and then profiled."""
+    torch.manual_seed(0)
+    peak = setting.peak()
+    engine = OurPretraining(pretraining_network(setting.config), setting, setting.compiled)
+    data, sections = [], []
+    for text, batches in setting.texts.items():
+        log.info(f"taking steps on {text} ...")
+        step = engine.step_on(batches)
+        seconds, peak_bytes = time_steps(step, len(batches), setting.device)
+        kernels = sorted(_kernels(step, len(batches), setting.device), key=lambda kernel: -kernel.milliseconds)
+        kinds, named = by_kind(kernels), kernels[:MOST_KERNELS]
+        figures = {
+            "text": text,
+            "tokens_per_second": sum(batch.num_tokens for batch in batches) / seconds,
+            "mfu": setting.flops(text) / seconds / peak,
+            "step_milliseconds": 1e3 * seconds / len(batches),  # by the clock, without the profiler
+        }
+        title = "{text}: {tokens_per_second:,.0f} tokens/s, {mfu:.1%} of peak, {step_milliseconds:.1f} ms a step"
+        memory = f", {peak_bytes / 2**30:.1f} GiB" if peak_bytes else ""
+        total = sum(kinds.values())
+        shares = [[kind, f"{spent:.2f}", f"{spent / total:.1%}"] for kind, spent in kinds.items()]
+        columns = {"kernel": "{0.name:.52}", "ms": "{0.milliseconds:.2f}", "times": "{0.count:.0f}"}
+        items: list[Item] = [
+            note(f"{total:.1f} ms of a step computing (profiled apart)"),
+            Table(rows=[["kind", "ms", "share"], *shares]),
+            table_of(named, columns, title="longest kernels of a step"),
+        ]
+        sections.append(Section(title=title.format(**figures) + memory, items=items))
+        data.append({**figures, "peak_bytes": peak_bytes, "kinds": kinds, "kernels": [asdict(one) for one in named]})
+    return Report(title=f"{setting.source} on {setting.device} in {setting.precision}", sections=sections, data=data)
+
+
+def by_kind(kernels: Sequence[Kernel]) -> dict[str, float]:
+    """Milliseconds of each kind, the largest first."""
+    found: dict[str, float] = {}
+    for kernel in kernels:
+        name = kernel.name.lower()
+        kind = next((kind for kind, words in KINDS if any(word in name for word in words)), "other")
+        found[kind] = found.get(kind, 0.0) + kernel.milliseconds
+    return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+
+
+def _kernels(step: Step, count: int, device: torch.device) -> Iterator[Kernel]:
+    """Each kernel's own time a step."""
+    on_cuda = device.type == "cuda"
+    with profile(activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_cuda else [])]) as recorded:
+        for index in range(count):
+            step(index, False)
+        if on_cuda:
+            torch.cuda.synchronize()
+    for event in recorded.key_averages():
+        own = event.self_device_time_total if on_cuda else event.self_cpu_time_total
+        if own > 0 and (not on_cuda or "CUDA" in str(event.device_type)) and "Optimizer" not in event.key:
+            yield Kernel(event.key, own / 1e3 / count, event.count / count)

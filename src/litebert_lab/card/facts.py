@@ -1,7 +1,6 @@
-"""What the files of a pretraining run tell: text, recipe, time, arithmetic, held-out figures. Nothing is guessed: what
-a run did not leave is None, and the card says that it is missing."""
+"""What the files of a pretraining run contain: text, recipe, time, arithmetic, held-out figures. Nothing is guessed:
+what a run did not record is None, and the card marks it as missing."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,34 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from litebert.config import build
-from litebert.corpus.store import SPLITS, STORE_FILE, Store
+from litebert.corpus.store import STORE_FILE, Manifest, Store
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
 from litebert.planning.arithmetic import flops_per_token, head_flops
 from litebert.planning.count import Parameters, count_parameters
 from litebert.pretraining.recipe import Recipe, depth_stages
 from litebert.runs import RunInfo, read_run
-from litebert.train.metrics import HELD_OUT
+from litebert.train.metrics import HELD_OUT, read_metrics
 from litebert.train.schedules import stage
 
-COUNTS = ("documents", "sentences", "words", "tokens")
 AT_DEPTH = re.compile(r"held_out_depth_(\d+)_(\w+)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Corpus:
-    """The text of a run, as its store counts it."""
-
-    counts: Mapping[str, Mapping[str, int]]  # by split
-    sources: tuple[str, ...]
-    languages: tuple[str, ...]
-    vocab_size: int
-    fingerprint: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Facts:
-    """All that the files of a run tell."""
+    """What the files of a run contain."""
 
     run: RunInfo
     encoder: EncoderConfig
@@ -48,7 +35,7 @@ class Facts:
     flop: float | None
     hardware: str
     watts: float | None
-    corpus: Corpus | None
+    corpus: Manifest | None  # of the token store, where that is still there
     held_out: Mapping[int, Mapping[str, float]]  # figures by depth, the deepest first
     mean_utilisation: float | None
     earlier: tuple["Facts", ...] = ()  # runs whose model this one started from, the first one first
@@ -60,15 +47,17 @@ class Facts:
 
     @property
     def all_seconds(self) -> float | None:
-        """The time of all parts; None where one of them did not note it."""
-        known = [part.seconds for part in self.parts if part.seconds is not None]
-        return sum(known) if len(known) == len(self.parts) else None
+        """The time of all parts; None where one of them did not record it."""
+        return _sum_known([part.seconds for part in self.parts])
 
     @property
     def all_tokens(self) -> int | None:
-        """The tokens of all parts; None where one of them did not note it."""
-        known = [part.tokens for part in self.parts if part.tokens is not None]
-        return sum(known) if len(known) == len(self.parts) else None
+        """The tokens of all parts; None where one of them did not record it."""
+        return _sum_known([part.tokens for part in self.parts])
+
+
+def _sum_known(values: Sequence[Any]) -> Any:
+    return None if None in values else sum(values)
 
 
 def read_facts(folder: Path, corpus: Path | None = None, earlier: Sequence[Path] = ()) -> Facts:
@@ -81,9 +70,9 @@ def read_facts(folder: Path, corpus: Path | None = None, earlier: Sequence[Path]
         recipe = build(Recipe, run.settings["recipe"])
     except (KeyError, ValueError) as error:
         raise InputError(f"{folder / 'run.json'} is not one that this version can read ({error})") from None
-    rows = _rows(folder / "metrics.jsonl")
+    rows = read_metrics(folder)
     training = [row for row in rows if row.get("split") != HELD_OUT]
-    shares = [float(row["mfu"]) for row in training if "mfu" in row]
+    shares = [float(row["mfu"] or 0.0) for row in training if "mfu" in row]
     watts = run.settings.get("watts")
     return Facts(
         run=run,
@@ -132,13 +121,7 @@ def held_out_by_depth(result: Mapping[str, Any]) -> dict[int, dict[str, float]]:
     return dict(sorted(found.items(), reverse=True))
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
-    if not path.is_file():
-        return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-
-
-def _corpus(run: RunInfo, asked: Path | None) -> Corpus | None:
+def _corpus(run: RunInfo, asked: Path | None) -> Manifest | None:
     """The store of a run: the one named, else the one it was trained from, where it still lies there."""
     parent = next((parent for parent in run.parents if parent.role == "corpus"), None)
     folder = asked or (Path(parent.folder) if parent else None)
@@ -149,16 +132,4 @@ def _corpus(run: RunInfo, asked: Path | None) -> Corpus | None:
     manifest = Store.open(folder).manifest
     if parent is not None and parent.fingerprint != manifest.fingerprint:
         raise InputError(f"{folder} is not the store of this run: its fingerprint is another; name the right one")
-    counts = {
-        split: {
-            count: sum(getattr(entry, count) for entry in manifest.shards if entry.split == split) for count in COUNTS
-        }
-        for split in SPLITS
-    }
-    return Corpus(
-        counts=counts,
-        sources=tuple(Path(source).name for source in manifest.origin.sources),
-        languages=tuple(manifest.origin.languages),
-        vocab_size=manifest.vocab_size,
-        fingerprint=manifest.fingerprint,
-    )
+    return manifest

@@ -1,5 +1,9 @@
-"""Results of a model, read from what other commands wrote: `evaluate --json`, on tasks and on held-out text, a run of
-`finetune --seeds`, `fill --cloze --json`, or a file that gathers several (see ``litebert_lab.litebert_en.results``)."""
+"""Results of a model, read from what other commands wrote, and the tables of a card made of them.
+
+Results are the JSON of `evaluate`, on tasks and on held-out text, a run of `finetune --seeds`, the JSON of
+`fill --cloze`, or a file that gathers several (see ``litebert_lab.litebert_en.results``). Tables are Markdown: results
+by depth next to published rows, every figure with its spread.
+"""
 
 import json
 import statistics
@@ -8,10 +12,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from litebert.checkpoints.folder import CONFIG, model_config
 from litebert.errors import InputError
-from litebert.runs import RunInfo, read_run
+from litebert.runs import read_run
 from litebert.tasks.finetune import SUMMARY
 from litebert.tasks.metrics import IN_UNITS
+from litebert.tasks.report import title
 
 NO_SHARES = {"loss", *IN_UNITS}  # a card shows shares, in percent
 
@@ -30,7 +38,7 @@ class Outcome:
     """What a model reached on a task at a depth."""
 
     task: str
-    depth: int | None  # None: the model's own, not told
+    depth: int | None  # None: not known
     metrics: Mapping[str, Figure]
     seeds: int = 1
     cut: bool = False  # whether the head was trained at full depth and only read at this one
@@ -80,7 +88,7 @@ class Results:
 
 
 def read_results(paths: Iterable[Path], full_depth: int) -> Results:
-    """All results in these files and run folders; ``full_depth`` is the depth where none is told."""
+    """All results in these files and run folders; ``full_depth`` is the depth where none is given."""
     found = Results()
     for path in paths:
         if path.is_dir() or path.name == SUMMARY:
@@ -139,38 +147,24 @@ def read_seeds(folder: Path) -> Outcome:
     if run is None or run.verb != "finetune":
         raise InputError(f"{folder} is no run of `litebert finetune`; name one, or a file of results")
     if run.status != "finished":
-        raise InputError(f"the run in {folder} is not finished; go on with it (--resume) or leave it out")
-    rows = _seed_rows(folder, run)
+        raise InputError(f"the run in {folder} is not finished; resume it (--resume) or leave it out")
+    files = sorted(folder.glob("seed-*/result.json"))
+    rows = [_read_json(path)["figures"] for path in files] or [run.result["dev"]]  # of every seed
     names = [name for name in rows[0] if name not in NO_SHARES and all(name in row for row in rows)]
-    metrics = {name: _figure([float(row[name]) for row in rows]) for name in names}
+    metrics = {}
+    for name in names:
+        values = [float(row[name]) for row in rows]
+        metrics[name] = Figure(median=statistics.median(values), lowest=min(values), highest=max(values))
     seconds = run.result.get("seconds")
     return Outcome(
         task=str(run.settings["task"]), depth=_depth(folder), metrics=metrics, seeds=len(rows), seconds=seconds
     )
 
 
-def _seed_rows(folder: Path, run: RunInfo) -> list[Mapping[str, Any]]:
-    """The dev figures of every seed."""
-    files = sorted(folder.glob("seed-*/result.json"))
-    if files:
-        return [_read_json(path)["figures"] for path in files]
-    return [run.result["dev"]]
-
-
-def _figure(values: Sequence[float]) -> Figure:
-    return Figure(median=statistics.median(values), lowest=min(values), highest=max(values))
-
-
 def _depth(folder: Path) -> int | None:
     """How many layers the kept model has."""
-    path = folder / "model" / "config.json"
-    if not path.is_file():
-        return None
-    config = _read_json(path)
-    if config.get("model_type") == "litebert":
-        return int(config["litebert"]["encoder"]["num_layers"])
-    layers = next(config[name] for name in ("num_hidden_layers", "n_layers", "n_layer") if name in config)
-    return int(layers) * int(config.get("inner_group_num", 1))
+    kept = folder / "model"
+    return model_config(kept).encoder.num_layers if (kept / CONFIG).is_file() else None
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -183,3 +177,113 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InputError(f"{path} holds no results: expected a JSON object")
     return content
+
+
+NOTHING = "–"
+PUBLISHED = Path(__file__).with_name("published.yaml")  # each row with its budget and its source
+
+
+@dataclass(frozen=True)
+class Column:
+    """A task in the main table: its name in results and in published rows, its title, the metrics shown."""
+
+    task: str
+    title: str
+    metrics: tuple[str, ...]
+    published: str = ""
+
+
+GLUE = (
+    Column("cola", "CoLA", ("matthews",)),
+    Column("sst2", "SST-2", ("accuracy",)),
+    Column("mrpc", "MRPC", ("f1",)),
+    Column("stsb", "STS-B", ("pearson",)),
+    Column("rte", "RTE", ("accuracy",)),
+)
+OTHERS = (Column("squad1", "SQuAD 1.1", ("f1", "exact_match")), Column("race-middle", "RACE", ("accuracy",), "race"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """A model of others, with what it took and what it reached, in percent as printed there."""
+
+    name: str
+    parameters: str
+    budget: str
+    scores: dict[str, str]
+    source: str
+    note: str = ""
+
+
+def published_rows() -> list[Published]:
+    """All rows, in the order of the file."""
+    rows = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))
+    return [Published(**row) for row in rows]
+
+
+def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    """A table; the first ``left`` columns are text, the others numbers."""
+    marks = ["---"] * left + ["---:"] * (len(headings) - left)
+    return "\n".join("| " + " | ".join(row) + " |" for row in (headings, marks, *rows))
+
+
+def main_table(name: str, parameters: str, budget: str, results: Results, published: Sequence[Published]) -> str:
+    """A row for each depth, then those of others; percentages on development sets."""
+    columns = (*GLUE, *OTHERS)
+    headings = ["model", "parameters", "budget", *(column.title for column in GLUE), "mean of five"]
+    headings += [*(column.title for column in OTHERS), "GLUE average as published"]
+    rows = []
+    for depth in depths_of(results):
+        cells = {column.task: _cell(results.at(column.task, depth), column) for column in columns}
+        scores = [_main(results.at(column.task, depth), column) for column in GLUE]
+        known = [score for score in scores if score is not None]
+        mean = f"{100 * sum(known) / len(known):.1f}" if len(known) == len(GLUE) else NOTHING
+        glue, others = ([cells[column.task] for column in part] for part in (GLUE, OTHERS))
+        rows.append([f"**{name}**, depth {depth}", parameters, budget, *glue, mean, *others, NOTHING])
+    for row in published:
+        scores_of = {column.task: row.scores.get(column.published or column.task, NOTHING) for column in columns}
+        glue, others = ([scores_of[column.task] for column in part] for part in (GLUE, OTHERS))
+        last = row.scores.get("glue", NOTHING)
+        mean = NOTHING if NOTHING in glue else f"{sum(map(float, glue)) / len(glue):.1f}"
+        rows.append([row.name, row.parameters, row.budget, *glue, mean, *others, last])
+    return markdown_table(headings, rows, left=3)
+
+
+def depths_of(results: Results) -> list[int]:
+    """The depths that there are results at, the deepest first."""
+    return sorted({one.depth for one in results.outcomes if one.depth is not None}, reverse=True)
+
+
+def _main(outcome: Outcome | None, column: Column) -> float | None:
+    if outcome is None or column.metrics[0] not in outcome.metrics:
+        return None
+    return outcome.metrics[column.metrics[0]].median
+
+
+def _cell(outcome: Outcome | None, column: Column) -> str:
+    if outcome is None or any(metric not in outcome.metrics for metric in column.metrics):
+        return NOTHING
+    said = " / ".join(f"{100 * outcome.metrics[metric].median:.1f}" for metric in column.metrics)
+    return f"{said}†" if outcome.cut else said
+
+
+def spread_table(results: Results) -> str:
+    """Every figure with its lowest and highest seed."""
+    rows = []
+    for one in sorted(results.outcomes, key=lambda one: (one.task, -(one.depth or 0), one.cut)):
+        for metric, figure in one.metrics.items():
+            spread = f"{100 * figure.lowest:.2f} to {100 * figure.highest:.2f}" if one.seeds > 1 else NOTHING
+            depth = f"{one.depth or NOTHING}{'†' if one.cut else ''}"
+            rows.append([one.task, title(metric), depth, f"{100 * figure.median:.2f}", spread, str(one.seeds)])
+    return markdown_table(["task", "metric", "depth", "median", "lowest to highest", "seeds"], rows, left=2)
+
+
+def cloze_table(clozes: Sequence[ClozeScore]) -> str:
+    """Shares of texts whose gap was filled rightly."""
+    shares = [(one, kind, share) for one in clozes for kind, share in one.scores.items()]
+    rows = [
+        [one.name, kind, str(one.depth), f"{s['items']:.0f}", f"{100 * s['first']:.1f}", f"{100 * s['top']:.1f}"]
+        for one, kind, s in shares
+    ]
+    top = clozes[0].top if clozes else 5
+    return markdown_table(["list", "kind", "depth", "texts", "first guess", f"among the first {top}"], rows, left=2)

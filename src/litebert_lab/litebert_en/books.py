@@ -37,18 +37,9 @@ CHAPTER = re.compile(
 )
 # Looked for one by one: that is many times faster than one pattern of all of them.
 PRODUCTION = (
-    *(
-        "Gutenberg",
-        "Transcriber",
-        "Proofread",
-        "pgdp.",
-        "Internet Archive",
-        "text prepared",
-        "Produced by",
-        "HTML version",
-    ),
-    *("Copyright", "COPYRIGHT", "Entered according to", "All rights reserved", "http:", "https:", "www.", "ISBN"),
-    *("8vo", "12mo", "Printed by", "Printed in", "Hyphenation", "ypographical error"),
+    *("Gutenberg", "Transcriber", "Proofread", "pgdp.", "Internet Archive", "text prepared", "Produced by"),
+    *("HTML version", "Copyright", "COPYRIGHT", "Entered according to", "All rights reserved", "http:", "https:"),
+    *("www.", "ISBN", "8vo", "12mo", "Printed by", "Printed in", "Hyphenation", "ypographical error"),
 )
 GAPS = ("   ", "\t", ".....", ". . . . .", "* *", "***", "|")
 NOTE = re.compile(r"\s*(?:\[\d+\]|\[[A-Z]\]|\[Footnote|\[Sidenote|\[Illustration|\[Transcriber|\{\d+\}|\*\s*\*)")

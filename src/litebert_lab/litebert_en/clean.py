@@ -17,25 +17,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from litebert_lab.litebert_en import books, wikipedia
-from litebert_lab.litebert_en.duplicates import Seen
+from litebert_lab.litebert_en.prose import Seen
 from litebert_lab.litebert_en.sources import SOURCES, Source, listing, read
 from litebert_lab.litebert_en.tally import KEPT, Tally, as_table, write_tallies
 
 
 def documents(source: Source, clone: Path, tally: Tally) -> Iterator[list[str]]:
     """The documents of a source, with what their files lack counted."""
-    found = listing(clone, source)
-    for _ in range(found.repeated):
+    files, repeated = listing(clone, source)
+    for _ in range(repeated):
         tally.document("file under two names", [])
-    for file in read(clone, found.files):
-        if file.text is None:
+    for path, text in read(clone, files):
+        if text is None:
             tally.document("file missing in this copy", [])
         elif source.name.startswith("wiki"):
-            yield from wikipedia.articles(file.text, tally)
+            yield from wikipedia.articles(text, tally)
         elif source.name == "books":
-            yield from books.markdown_chapters(file.path, file.text, tally)
+            yield from books.markdown_chapters(path, text, tally)
         else:
-            yield from books.gutenberg_chapters(file.path, file.text, tally)
+            yield from books.gutenberg_chapters(path, text, tally)
 
 
 def clean(source: Source, clone: Path, seen: Seen, path: Path) -> Tally:

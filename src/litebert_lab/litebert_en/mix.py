@@ -9,6 +9,7 @@ Gutenberg, drawn at random, as make the halves equal. So any beginning of the te
 import argparse
 import json
 import random
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,19 +55,16 @@ def mixture(by_source: dict[str, list[Span]], seed: int) -> list[Span]:
 
 
 def write(clean: Path, order: list[Span], path: Path) -> dict[str, dict[str, int]]:
-    """Write them and say how much of each source there is."""
+    """Write them; returns how much of each source there is."""
     figures = {name: {"documents": 0, "bytes": 0} for name in (*WIKIPEDIA, FIRST_BOOKS, MORE_BOOKS)}
-    files = {name: (clean / f"{name}.txt").open("rb") for name in figures}
-    try:
-        with path.open("wb") as out:
-            for span in order:
-                files[span.source].seek(span.start)
-                out.write(files[span.source].read(span.size))
-                figures[span.source]["documents"] += 1
-                figures[span.source]["bytes"] += span.size
-    finally:
-        for file in files.values():
-            file.close()
+    with ExitStack() as stack:
+        files = {name: stack.enter_context((clean / f"{name}.txt").open("rb")) for name in figures}
+        out = stack.enter_context(path.open("wb"))
+        for span in order:
+            files[span.source].seek(span.start)
+            out.write(files[span.source].read(span.size))
+            figures[span.source]["documents"] += 1
+            figures[span.source]["bytes"] += span.size
     return figures
 
 

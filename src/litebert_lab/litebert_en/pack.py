@@ -36,30 +36,29 @@ def first_shards(manifest: Manifest, count: int) -> Manifest:
 def pack(store: Path, out: Path, most: int) -> list[Path]:
     """Write the parts, none larger than ``most`` bytes unless a single shard is."""
     manifest = Store.open(store).manifest
-    train = [entry for entry in manifest.shards if entry.split == "train"]
-    others = [entry.name for entry in manifest.shards if entry.split != "train"]
+    train, others = ([entry for entry in manifest.shards if (entry.split == "train") == wanted] for wanted in (1, 0))
     out.mkdir(parents=True, exist_ok=True)
     parts: list[Path] = []
-    data = b"".join(_folder(store / name) for name in (TOKENIZER_FOLDER, *others))
+    data = b"".join(_folder(store / name) for name in (TOKENIZER_FOLDER, *(entry.name for entry in others)))
     begun = 0
-    for count, entry in enumerate(train, 1):
+
+    def write(done: int) -> None:
+        """One part: its folders, then what store.json contains up to here."""
+        path = out / f"part-{len(parts):02d}.tar.xz"
+        text = json.dumps(asdict(first_shards(manifest, done)), indent=1, ensure_ascii=False) + "\n"
+        path.write_bytes(data + _file(STORE_FILE, text.encode()) + _compressed(bytes(2 * tarfile.BLOCKSIZE)))
+        tokens = sum(entry.tokens for entry in train[begun:done])
+        print(f"{path}: {done - begun} shards, {tokens:,} tokens, {path.stat().st_size / 2**20:.1f} MiB", flush=True)
+        parts.append(path)
+
+    for count, entry in enumerate(train):
         shard = _folder(store / entry.name)
-        if count - 1 > begun and len(data) + len(shard) + OVERHEAD > most:
-            parts.append(_write(out, len(parts), data, manifest, begun, count - 1))
-            data, begun = b"", count - 1
+        if count > begun and len(data) + len(shard) + OVERHEAD > most:
+            write(count)
+            data, begun = b"", count
         data += shard
-    return [*parts, _write(out, len(parts), data, manifest, begun, len(train))]
-
-
-def _write(out: Path, number: int, data: bytes, manifest: Manifest, begun: int, done: int) -> Path:
-    """One part: its folders, then what store.json says up to here."""
-    path = out / f"part-{number:02d}.tar.xz"
-    text = json.dumps(asdict(first_shards(manifest, done)), indent=1, ensure_ascii=False) + "\n"
-    path.write_bytes(data + _file(STORE_FILE, text.encode()) + _compressed(bytes(2 * tarfile.BLOCKSIZE)))
-    train = [entry for entry in manifest.shards if entry.split == "train"]
-    tokens = sum(entry.tokens for entry in train[begun:done])
-    print(f"{path}: {done - begun} shards, {tokens:,} tokens, {path.stat().st_size / 2**20:.1f} MiB", flush=True)
-    return path
+    write(len(train))
+    return parts
 
 
 def _folder(path: Path) -> bytes:

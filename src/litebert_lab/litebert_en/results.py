@@ -2,9 +2,9 @@
 
     python -m litebert_lab.litebert_en.results MODEL --glue glue --squad squad --race race -o results --jobs 6
 
-Each task at each depth is a run of `litebert finetune --seeds` in a folder of its own; so many go at once, on one GPU,
+Each task at each depth is a run of `litebert finetune --seeds` in a folder of its own; several run at once, on one GPU,
 too. A smaller depth is the model after `litebert shrink --drop`, which for shared layers takes nothing away but time.
-Stopped or killed, the same command goes on: what is done is not done again. At the end there are results.json, which
+Stopped or killed, the same command resumes: what is done is not done again. At the end there are results.json, which
 `litebert card --results` reads, and results.md. SQuAD is the folder that examples/squad_by_article.py writes.
 """
 
@@ -24,8 +24,7 @@ from litebert.checkpoints.folder import model_config
 from litebert.errors import InputError
 from litebert.planning.count import count_parameters
 from litebert.runs import LOCK_FILE, read_run
-from litebert_lab.card.results import Results, cloze_score, read_seeds
-from litebert_lab.card.tables import cloze_table, main_table, spread_table
+from litebert_lab.card.results import Results, cloze_score, cloze_table, main_table, read_seeds, spread_table
 
 CLOZE = Path(__file__).parents[3] / "examples" / "cloze.jsonl"  # of the checkout
 FAMILIES = {  # tasks by the option that names their data, those that take longest first
@@ -86,13 +85,13 @@ def read_words() -> argparse.Namespace:
     for family in FAMILIES:
         words.add_argument(f"--{family}", type=Path, help=f"the data of {', '.join(FAMILIES[family])}")
     words.add_argument("-o", "--out", type=Path, default=Path("results"))
-    words.add_argument("--depths", default="", help="such as 12,9,6,4; the full depth unless said")
+    words.add_argument("--depths", default="", help="such as 12,9,6,4; default: the full depth")
     words.add_argument("--tasks", default="", help="only these, such as rte,mrpc")
     words.add_argument("--seeds", type=int, default=5)
     words.add_argument("--long-seeds", type=int, default=1, help="seeds of race-middle and squad1")
     words.add_argument("--jobs", type=int, default=1, help="runs at once")
     words.add_argument("--settings", choices=("paper", "budget"), help="as for litebert finetune")
-    words.add_argument("--device", default="", help="cpu or cuda; cuda where there is one unless said")
+    words.add_argument("--device", default="", help="cpu or cuda; default: cuda where there is one")
     return words.parse_intermixed_args()
 
 
@@ -114,12 +113,8 @@ def make_jobs(asked: argparse.Namespace, models: dict[int, str]) -> list[Job]:
         for task in (task for task in tasks if data is not None and (not wanted or task in wanted)):
             fields = [field.rpartition(":")[2] for field in asked.fields if field.rpartition(":")[0] in ("", task)]
             seeds = asked.seeds if family == "glue" else asked.long_seeds
-            options = [
-                ("--seeds", seeds if seeds > 1 else ""),
-                ("--recipe", asked.settings),
-                ("--device", asked.device),
-            ]
-            given = [str(word) for name, value in options if value for word in (name, value)]
+            options = {"--seeds": seeds if seeds > 1 else "", "--recipe": asked.settings, "--device": asked.device}
+            given = [str(word) for name, value in options.items() if value for word in (name, value)]
             for depth, model in models.items():
                 folder = asked.out / f"depth-{depth}" / task
                 words = ("finetune", model, *fields, "--task", task, *data_words(data), "--out", str(folder), *given)
@@ -145,21 +140,21 @@ def run_job(job: Job, jobs: int) -> str:
     """Run one; a sentence where it failed."""
     if STOP.is_set():
         return ""
-    begun = time.monotonic()
+    begun, name = time.monotonic(), f"{job.task} at depth {job.depth}"
     job.folder.parent.mkdir(parents=True, exist_ok=True)
     log = job.folder.with_suffix(".log")
     threads = str(max(1, (os.cpu_count() or 1) // jobs))
+    environment = {**os.environ, "OMP_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "false"}
     with log.open("a", encoding="utf-8") as file:
-        environment = {**os.environ, "OMP_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "false"}
         process = subprocess.Popen(job.command(), stdout=file, stderr=subprocess.STDOUT, env=environment)
         RUNNING.add(process)
         code = process.wait()
         RUNNING.discard(process)
     if STOP.is_set():
-        return f"{job.task} at depth {job.depth} was stopped; the same command goes on"
-    print(f"{job.task} at depth {job.depth}: {time.monotonic() - begun:.0f} seconds", flush=True)
+        return f"{name} was stopped; run the same command again to resume"
+    print(f"{name}: {time.monotonic() - begun:.0f} seconds", flush=True)
     lines = log.read_text(encoding="utf-8").splitlines()
-    return "" if code == 0 else f"{job.task} at depth {job.depth} failed: {lines[-1] if lines else ''} ({log})"
+    return "" if code == 0 else f"{name} failed: {lines[-1] if lines else ''} ({log})"
 
 
 def gather(asked: argparse.Namespace, jobs: list[Job], depths: list[int]) -> Results:
@@ -171,18 +166,14 @@ def gather(asked: argparse.Namespace, jobs: list[Job], depths: list[int]) -> Res
         except InputError as error:
             print(f"left out: {error}")
     for depth in depths:
-        said = litebert("fill", asked.model, "--cloze", str(CLOZE), "--depth", str(depth), "--json")
-        found.clozes.append(cloze_score(json.loads(said)))
+        printed = litebert("fill", asked.model, "--cloze", str(CLOZE), "--depth", str(depth), "--json")
+        found.clozes.append(cloze_score(json.loads(printed)))
     return found
 
 
 def command_line(asked: argparse.Namespace) -> str:
     """The command as another machine would have it: paths by their last part."""
-    folders = {
-        str(value): Path(value).name
-        for name, value in vars(asked).items()
-        if name in ("model", "out", *FAMILIES) and value
-    }
+    folders = {str(path): Path(path).name for name in ("model", "out", *FAMILIES) if (path := getattr(asked, name))}
     return " ".join(["python -m litebert_lab.litebert_en.results", *(folders.get(word, word) for word in sys.argv[1:])])
 
 

@@ -1,4 +1,4 @@
-"""Put a trained model into the package: halved numbers, its card, its checksums.
+"""Put a trained model into the package: weights in bfloat16, its card, its checksums.
 
     python -m litebert_lab.litebert_en.ship RUN --name litebert-en --card CARD.md
 
@@ -32,9 +32,7 @@ def ship(model: str, name: str, card: Path | None) -> Path:
         shutil.copyfile(card, folder / shipped_models.CARD)
         for picture in card.parent.glob("*.png"):
             if f"({picture.name})" in card.read_text(encoding="utf-8"):
-                small = (
-                    Image.open(picture).convert("RGB").quantize(32)
-                )  # a quarter of the bytes, and a plot needs no more
+                small = Image.open(picture).convert("RGB").quantize(32)  # a quarter of the bytes
                 small.save(folder / picture.name, optimize=True)
     for path in folder.iterdir():
         path.chmod(0o644)
@@ -43,7 +41,7 @@ def ship(model: str, name: str, card: Path | None) -> Path:
 
 
 def main() -> int:
-    """Ship a model and say how large it is."""
+    """Ship a model and print how large it is."""
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("model", help="a run or a model folder")
     words.add_argument("--name", default="litebert-en")

@@ -6,6 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from litebert_lab.card.results import markdown_table
+
 KEPT = "kept"
 SAMPLES = 40  # of each reason
 NOTHING = {"documents": 0, "paragraphs": 0, "characters": 0}
@@ -55,42 +57,33 @@ class Tally:
     def figures(self) -> dict[str, dict[str, int]]:
         """The counts alone, the largest first."""
         ordered = sorted(self.counts.items(), key=lambda item: (item[0] != KEPT, -item[1].characters))
-        return {
-            reason: {"documents": count.documents, "paragraphs": count.paragraphs, "characters": count.characters}
-            for reason, count in ordered
-        }
+        return {reason: {name: getattr(count, name) for name in NOTHING} for reason, count in ordered}
 
 
 def write_tallies(tallies: dict[str, Tally], folder: Path) -> None:
     """``counts.json`` with all figures, and ``samples/SOURCE.txt`` to read."""
     figures = {name: tally.figures() for name, tally in tallies.items()}
     (folder / "counts.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    samples = folder / "samples"
-    samples.mkdir(exist_ok=True)
+    (folder / "samples").mkdir(exist_ok=True)
     for name, tally in tallies.items():
-        with (samples / f"{name}.txt").open("w", encoding="utf-8") as file:
-            for reason, count in sorted(tally.counts.items()):
-                file.write(f"######## {reason}\n" + "\n----\n".join(count.samples) + "\n\n")
+        parts = [
+            f"######## {reason}\n" + "\n----\n".join(count.samples) for reason, count in sorted(tally.counts.items())
+        ]
+        (folder / "samples" / f"{name}.txt").write_text("\n\n".join([*parts, ""]), encoding="utf-8")
 
 
 def as_table(figures: dict[str, dict[str, dict[str, int]]]) -> str:
     """The figures as a Markdown table, a column a source: documents or paragraphs, and millions of characters."""
     reasons = {reason for counts in figures.values() for reason in counts}
     size = {reason: sum(counts.get(reason, NOTHING)["characters"] for counts in figures.values()) for reason in reasons}
-    lines = ["| | " + " | ".join(f"`{source}`" for source in figures) + " |", "|---|" + "---|" * len(figures)]
-    for reason in sorted(reasons, key=lambda reason: (reason != KEPT, -size[reason], reason)):
-        cells = [_cell(counts.get(reason, NOTHING)) for counts in figures.values()]
-        lines.append(f"| {reason} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    rows = [
+        [reason, *(_cell(**counts.get(reason, NOTHING)) for counts in figures.values())]
+        for reason in sorted(reasons, key=lambda reason: (reason != KEPT, -size[reason], reason))
+    ]
+    return markdown_table(["", *(f"`{source}`" for source in figures)], rows, left=1 + len(figures))
 
 
-def _cell(count: dict[str, int]) -> str:
+def _cell(documents: int, paragraphs: int, characters: int) -> str:
     """``1,230 documents (1.4)``."""
-    number = (
-        f"{count['documents']:,} documents"
-        if count["documents"]
-        else f"{count['paragraphs']:,}"
-        if count["paragraphs"]
-        else ""
-    )
-    return number + (f" ({count['characters'] / 1e6:.1f})" if count["characters"] >= 50_000 else "")
+    number = f"{documents:,} documents" if documents else f"{paragraphs:,}" if paragraphs else ""
+    return number + (f" ({characters / 1e6:.1f})" if characters >= 50_000 else "")

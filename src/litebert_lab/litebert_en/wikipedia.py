@@ -21,20 +21,7 @@ LAST_SECTIONS = re.compile(
 )
 # Looked for one by one: that is many times faster than one pattern of all of them.
 MARKUP = (
-    "formula_",
-    "[[",
-    "]]",
-    "{|",
-    "|}",
-    "{{",
-    "|thumb",
-    "|right",
-    "</",
-    "<!",
-    "ISBN",
-    "http:",
-    "https:",
-    "www.",
+    *("formula_", "[[", "]]", "{|", "|}", "{{", "|thumb", "|right", "</", "<!", "ISBN", "http:", "https:", "www."),
     "\\",
 )
 TAG = re.compile(r"</?(?:br|ref|small|sub|sup|b|i|u|p|div|span|center|blockquote|nowiki|big|references)\b[^>]*>")
@@ -44,28 +31,11 @@ OPENING = re.compile(r"\(\s*(?:\]?\s*[;,:\]]\s*)+(?:or\s+(?=\)))?")
 FOREIGN = re.compile(r"\s*\([^()]*[\u0250-\u1dff\u2c00-\uffff][^()]*\)")  # a name in its own script
 EMPTY = re.compile(r"\s*\(\s*\)")
 MEASURES = (
-    "area",
-    "length",
-    "distance",
-    "height",
-    "elevation",
-    "altitude",
-    "depth",
-    "width",
-    "radius",
-    "diameter",
+    *("area", "length", "distance", "height", "elevation", "altitude", "depth", "width", "radius", "diameter"),
     "speed",
 )
 ESTIMATES = (
-    "about",
-    "approximately",
-    "roughly",
-    "nearly",
-    "at least",
-    "up to",
-    "more than",
-    "less than",
-    "covers",
+    *("about", "approximately", "roughly", "nearly", "at least", "up to", "more than", "less than", "covers"),
     "total of",
 )
 GAPS = (" ,", " .", " ;", " :", "( ", " )", "))", ",,")

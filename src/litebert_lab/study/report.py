@@ -1,16 +1,19 @@
-"""What a study found: figures by row with their errors, verdicts by finding, and a report of them. No torch here."""
+"""What a study found: figures by row with their errors, verdicts by finding, a report of them with plots. No torch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from litebert.report import Note, Report, Section, Style, Table, note, notes
+from litebert.report import BLUE, COLOURS, GREY, ORANGE, Note, Plot, Report, Section, Style, Table, note, notes
+from litebert.train.metrics import HELD_OUT, read_metrics
+from litebert_lab.study.catalogue import WITHIN, Finding, Row, Study, worse
 from litebert_lab.study.noise import Judged, Sums, error_of, judge, mean_of
-from litebert_lab.study.plans import Finding, Row, Study, worse
-from litebert_lab.study.plots import METRICS, plots
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from litebert_lab.study.run import Done
 
 LEFT_AS_IS = 0.1  # of the places to predict
@@ -43,15 +46,13 @@ class Line:
     difference: float | None = None  # of its loss, as a share of that of the row beside it
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Outcome:
     """The figures and verdicts of a study."""
 
     study: Study
     lines: tuple[Line, ...]
     verdicts: tuple[tuple[Finding, Judged], ...]
-    notes: tuple[str, ...]
-    complete: bool
     unigram: float
     length: str  # of each run: "in 5m", "as set"
     ranking: str  # of the rows, where that is of interest
@@ -59,22 +60,18 @@ class Outcome:
 
 def outcome_of(done: "Done") -> Outcome:
     """Figures and verdicts from the scores that are there."""
-    study = done.study
-    by_metric = {metric: _by_row(done, metric) for metric in _metrics(study)}
+    study, unigram = done.study, done.unigram
+    metrics = dict.fromkeys([*study.metrics, *(finding.metric for finding in study.findings)])
+    by_metric = {metric: _by_row(done, metric) for metric in metrics}
     lines = {
         row.name: _line(done, row, {metric: found[row.name] for metric, found in by_metric.items()})
         for row in study.rows
     }
-    return Outcome(
-        study=study,
-        lines=tuple(replace(line, difference=_difference(line, lines)) for line in lines.values()),
-        verdicts=tuple((finding, judged(finding, by_metric, done.unigram)) for finding in study.findings),
-        notes=done.notes,
-        complete=done.complete,
-        unigram=done.unigram,
-        length="as set" if done.settings.steps else f"in {done.settings.length}",
-        ranking=_ranking(study, by_metric["mlm_loss"], done.unigram) if study.ranked else "",
-    )
+    compared = tuple(replace(line, difference=_difference(line, lines)) for line in lines.values())
+    verdicts = tuple((finding, judged(finding, by_metric, unigram)) for finding in study.findings)
+    length = "as set" if done.settings.steps else f"in {done.settings.length}"
+    ranking = _ranking(study, by_metric["mlm_loss"], unigram) if study.ranked else ""
+    return Outcome(study, compared, verdicts, unigram, length, ranking)
 
 
 def judged(finding: Finding, by_metric: Mapping[str, Mapping[str, Sequence[Sums]]], unigram: float) -> Judged:
@@ -102,21 +99,15 @@ def as_json(done: "Done", outcome: Outcome) -> dict[str, Any]:
         "about": outcome.study.about,
         "paper": outcome.study.table,
         "settings": {**done.settings.facts(), "seeds": done.settings.seeds, "corpus": done.corpus},
-        "complete": outcome.complete,
-        "unigram_loss": outcome.unigram,
+        "complete": done.complete,
+        "unigram_loss": done.unigram,
         "judged_by": JUDGED_BY,
         "ranking": outcome.ranking,
-        "notes": list(outcome.notes),
+        "notes": list(done.notes),
         "rows": [
             {
-                "name": line.row.name,
-                "label": line.row.label,
-                "fields": list(line.row.words),
-                "parameters": line.parameters,
-                "seeds": line.seeds,
-                "steps": line.steps,
-                "remark": line.remark,
-                "difference": line.difference,
+                **{"name": line.row.name, "label": line.row.label, "fields": list(line.row.words)},
+                **{name: getattr(line, name) for name in ("parameters", "seeds", "steps", "remark", "difference")},
                 "figures": {name: asdict(figure) for name, figure in line.figures.items()},
                 "paper": dict(line.row.paper),
             }
@@ -140,23 +131,17 @@ def table_of(outcome: Outcome) -> list[tuple[str, ...]]:
     published = list(dict.fromkeys(name for line in outcome.lines for name in line.row.paper))
     shown = [metric for metric in outcome.study.metrics if any(metric in line.figures for line in outcome.lines)]
     beside = any(line.row.beside for line in outcome.lines)
-    rows: list[tuple[str, ...]] = [
-        (
-            "row",
-            "parameters",
-            *(METRICS[metric] for metric in shown),
-            *(["loss against above"] if beside else []),
-            f"steps ({outcome.length})",
-            *(f"paper: {name}" for name in published),
-        )
-    ]
+    headings = ["row", "parameters", *(METRICS[metric] for metric in shown)]
+    headings += ["loss against above"] if beside else []
+    rows = [(*headings, f"steps ({outcome.length})", *(f"paper: {name}" for name in published))]
     for line in outcome.lines:
+        difference = "" if line.difference is None else f"{line.difference:+.1%}"
         rows.append(
             (
                 line.row.label,
                 f"{line.parameters / 1e6:.2f}M",
                 *(in_figures(metric, line.figures.get(metric)) for metric in shown),
-                *(["" if line.difference is None else f"{line.difference:+.1%}"] if beside else []),
+                *([difference] if beside else []),
                 f"{line.steps:,.0f}" if line.steps else "",
                 *(line.row.paper.get(name, "") for name in published),
             )
@@ -182,15 +167,15 @@ def study_report(done: "Done", outcome: Outcome) -> Report:
     if study.table:
         described += f"; beside the paper's table of {study.table}"
     remarks = [f"{line.row.label}: {line.remark}" for line in outcome.lines if line.remark]
-    if not outcome.complete:
-        remarks.append("Not all rows are there yet; the same command goes on.")
+    if not done.complete:
+        remarks.append("Not all rows are there yet; the same command resumes the study.")
     ranking = [note(f"Lowest loss first: {outcome.ranking}", "strong")] if outcome.ranking else []
     verdicts = [_verdict(finding, found) for finding, found in outcome.verdicts]
     return Report(
         title=f"Study: {study.about}",
         sections=[
             Section(items=[note(described, "quiet"), *notes(remarks, "warning")]),
-            Section(title="Rows", items=[Table(rows=table_of(outcome)), *notes(outcome.notes, "quiet")]),
+            Section(title="Rows", items=[Table(rows=table_of(outcome)), *notes(done.notes, "quiet")]),
             Section(title="Findings", items=[*ranking, *verdicts, note(JUDGED_BY, "quiet")]),
             Section(title="Plots", items=plots(done, outcome)),
         ],
@@ -212,15 +197,15 @@ def verdict_of(finding: Finding, found: Judged) -> str:
 
 def explained(finding: Finding, found: Judged) -> str:
     """Why a verdict is what it is, in a line."""
-    said = [f"{finding.whose}: {finding.paper}"] if finding.paper else []
+    parts = [f"{finding.whose}: {finding.paper}"] if finding.paper else []
     if found.value is not None:
         times, digits, unit = _scale(finding.metric)
         margin = f"{times * found.value:+.{digits}f}"
         if found.interval is not None:
             margin += f" ± {times * found.interval:.{digits}f}"
         margin += " points" if unit else ""
-        said.append(f"here: {margin} in favour" if found.value >= 0 else f"here: {margin}, against it")
-    return "; ".join([*said, found.why])
+        parts.append(f"here: {margin} in favour" if found.value >= 0 else f"here: {margin}, against it")
+    return "; ".join([*parts, found.why])
 
 
 def _scale(metric: str) -> tuple[int, int, str]:
@@ -239,15 +224,11 @@ def _difference(line: Line, lines: Mapping[str, Line]) -> float | None:
 def _ranking(study: Study, losses: Mapping[str, Sequence[Sums]], unigram: float) -> str:
     """The rows by loss, the best first; ``~`` stands between two that are too close to tell."""
     rows = sorted((row for row in study.rows if losses[row.name]), key=lambda row: mean_of(losses[row.name]))
-    said = rows[0].label if rows else ""
+    ranking = rows[0].label if rows else ""
     for better, row in pairwise(rows):
-        told = judged(worse("", row.name, better.name), {"mlm_loss": losses}, unigram).verdict == "reproduced"
-        said += f" {'<' if told else '~'} {row.label}"
-    return said
-
-
-def _metrics(study: Study) -> list[str]:
-    return list(dict.fromkeys([*study.metrics, *(finding.metric for finding in study.findings)]))
+        apart = judged(worse("", row.name, better.name), {"mlm_loss": losses}, unigram).verdict == "reproduced"
+        ranking += f" {'<' if apart else '~'} {row.label}"
+    return ranking
 
 
 def _by_row(done: "Done", metric: str) -> dict[str, list[Sums]]:
@@ -278,3 +259,115 @@ def _line(done: "Done", row: Row, found: Mapping[str, Sequence[Sums]]) -> Line:
         steps=sum(steps) / len(steps) if steps else None,
         remark=", ".join(remarks),
     )
+
+
+METRICS = {"mlm_loss": "MLM loss", "mlm_accuracy": "MLM", "nsp_accuracy": "NSP", "sop_accuracy": "SOP"}
+ORDERS_READING = "Black lines: the paper. Grey line: chance."
+
+
+def plots(done: "Done", outcome: "Outcome") -> list[Plot]:
+    """Those that this study has figures for."""
+    found: list[Plot] = []
+    lines = outcome.lines
+    if any("mlm_loss" in line.figures for line in lines):
+        losses = {line.row.name: line.figures["mlm_loss"] for line in lines if "mlm_loss" in line.figures}
+        values = {name: figure.value for name, figure in losses.items()}
+        errors = {name: 1.96 * (figure.error or 0.0) for name, figure in losses.items()}
+        draw = partial(_draw_values, outcome, values, errors)
+        found.append(Plot(title="here: held-out MLM loss (less is better)", reading="Bars: 95% interval.", draw=draw))
+    if "nsp_accuracy" in outcome.study.metrics:
+        found.append(Plot(title="order: accuracy, %", reading=ORDERS_READING, draw=partial(_draw_orders, outcome)))
+    if any(line.difference is not None for line in lines):
+        title = f"elastic against trained at this depth: loss, %; dashed: {WITHIN:.0%}"
+        found.append(Plot(title=title, draw=partial(_draw_differences, outcome)))
+    if any("average" in line.row.paper for line in lines):
+        title = "the paper: average of tasks (more is better)"
+        averages = {line.row.name: float(line.row.paper["average"]) for line in lines if "average" in line.row.paper}
+        found.append(Plot(title=title, draw=partial(_draw_values, outcome, averages, {})))
+    title = "held-out MLM loss during training; dashed: word frequencies"
+    return [*found, Plot(title=title, draw=partial(_draw_curves, done, outcome))]
+
+
+def _draw_differences(outcome: "Outcome", axes: "Axes") -> None:
+    """How much more each row loses than the one beside it, with the interval of its verdict and the limit."""
+    beside = {line.row.name: line.figures["mlm_loss"].value for line in outcome.lines if "mlm_loss" in line.figures}
+    reach = {name: 100 * (found.interval or 0.0) for finding, found in outcome.verdicts for name in finding.weights}
+    lines = [line for line in outcome.lines if line.difference is not None]
+    axes.errorbar(
+        [f"{line.row.place:,.0f}" for line in lines],
+        [100 * (line.difference or 0.0) for line in lines],
+        yerr=[reach[line.row.name] / beside[line.row.beside] for line in lines],
+        fmt="o",
+        capsize=3,
+        color=ORANGE,
+    )
+    axes.axhline(0, color=GREY, linewidth=1)
+    axes.axhline(100 * WITHIN, color="#b0413e", linestyle="--", linewidth=1)
+    axes.margins(x=0.15, y=0.15)
+    axes.set_xlabel(outcome.study.axis)
+
+
+def _draw_values(outcome: "Outcome", values: Mapping[str, float], errors: Mapping[str, float], axes: "Axes") -> None:
+    """Values by row with their errors: lines where the study has an axis, points elsewhere."""
+    lines = [line for line in outcome.lines if line.row.name in values]
+    if not outcome.study.axis:
+        names = [line.row.label for line in lines]
+        reach = [errors.get(line.row.name, 0.0) for line in lines] if errors else None
+        axes.errorbar([values[line.row.name] for line in lines], names, xerr=reach, fmt="o", capsize=3, color=BLUE)
+        axes.invert_yaxis()
+        axes.grid(axis="y", alpha=0.3)
+        axes.margins(x=0.15, y=0.15)
+        return
+    for number, name in enumerate(dict.fromkeys(line.row.line for line in lines)):
+        some = [line for line in lines if line.row.line == name]
+        axes.errorbar(
+            [line.row.place or 0.0 for line in some],
+            [values[line.row.name] for line in some],
+            yerr=[errors.get(line.row.name, 0.0) for line in some] if errors else None,
+            marker="o",
+            capsize=3,
+            color=COLOURS[number],
+            label=name or None,
+        )
+    axes.set_xscale("log")
+    places = sorted({line.row.place or 0.0 for line in lines})
+    axes.set_xticks(places, [f"{place:,.0f}" for place in places])
+    axes.minorticks_off()
+    axes.set_xlabel(outcome.study.axis)
+
+
+def _draw_orders(outcome: "Outcome", axes: "Axes") -> None:
+    """What each model knows of both questions, with the paper's answers as short lines."""
+    lines = [line for line in outcome.lines if "sop_accuracy" in line.figures]
+    for offset, (metric, colour) in zip((-0.2, 0.2), (("nsp_accuracy", BLUE), ("sop_accuracy", ORANGE)), strict=True):
+        places = [number + offset for number in range(len(lines))]
+        figures = [line.figures[metric] for line in lines]
+        reach = [196 * (figure.error or 0) for figure in figures]
+        heights = [100 * figure.value for figure in figures]
+        axes.bar(places, heights, 0.36, yerr=reach, color=colour, capsize=3, label=f"asked {METRICS[metric]}")
+        published = [float(line.row.paper[METRICS[metric]]) for line in lines]
+        label = "the paper" if offset > 0 else ""
+        axes.hlines(published, [p - 0.18 for p in places], [p + 0.18 for p in places], color="#1c2430", label=label)
+    axes.axhline(50, color=GREY, linewidth=1)
+    axes.set_xticks(range(len(lines)), [f"trained on {line.row.label}" for line in lines])
+    axes.set_ylim(0, 116)  # room for the legend
+    axes.set_yticks(range(0, 101, 20))
+    axes.legend(frameon=False, fontsize=8, ncols=3, loc="upper center")
+
+
+def _draw_curves(done: "Done", outcome: "Outcome", axes: "Axes") -> None:
+    """Held-out loss over the run, of the first seed."""
+    from litebert_lab.study.run import row_folder
+
+    for number, line in enumerate(line for line in outcome.lines if not line.row.model):
+        rows = read_metrics(row_folder(done.settings, line.row, 0))
+        points = [
+            (float(row["tokens"] or 0) / 1e6, float(row["mlm_loss"] or 0))
+            for row in rows
+            if row.get("split") == HELD_OUT and "mlm_loss" in row
+        ]
+        if points:
+            colour = COLOURS[number % len(COLOURS)]
+            axes.plot(*zip(*points, strict=True), color=colour, linewidth=1.4, label=line.row.label)
+    axes.axhline(outcome.unigram, color=GREY, linestyle="--", linewidth=1)
+    axes.set_xlabel("million tokens")

@@ -1,31 +1,51 @@
-"""A study from its first row to its verdicts: rows run one after another, and a study that was stopped resumes."""
+"""A study from its first row to its verdicts: rows run one after another, and a study that was stopped resumes.
+
+A finished row is judged by sums over batches of held-out text that are the same for every row. They are kept batch by
+batch, because how much batches differ is how much a figure can be trusted.
+"""
 
 import gc
+import json
 import logging
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
+from litebert.checkpoints.folder import load_model
 from litebert.checkpoints.training import saved_states
+from litebert.corpus.settings import Order
 from litebert.corpus.store import Store, unigram_entropy
-from litebert.durations import format_duration, parse_duration
 from litebert.errors import InputError
 from litebert.nn.config import preset_config
+from litebert.parameters import format_duration, parse_duration
 from litebert.planning.count import count_parameters
-from litebert.pretraining.held_out import ORDERS
+from litebert.pretraining.held_out import ORDERS, Table, prefix_of, score_network
 from litebert.pretraining.recipe import RECIPE_FIELDS
 from litebert.pretraining.run import PretrainSettings, bound_from, network_config, pretrain, settings_from
-from litebert.runs import CHECKPOINTS, LOCK_FILE, MODEL_FOLDER, RunLock, parent_of, read_run, update_run, write_run
+from litebert.runs import (
+    CHECKPOINTS,
+    LOCK_FILE,
+    MODEL_FOLDER,
+    RunLock,
+    parent_of,
+    read_run,
+    update_run,
+    write_atomically,
+    write_run,
+)
+from litebert.train import precision
 from litebert.train.clock import StopSignal
-from litebert_lab.study.catalogue import study_of
-from litebert_lab.study.plans import Row, Study
-from litebert_lab.study.scores import RowScores, read_scores, score_run
+from litebert_lab.study.catalogue import Row, Study, study_of
+from litebert_lab.study.noise import Sums
 
 ROWS = "rows"
+SCORES = "scores.json"
 
 log = logging.getLogger(__name__)
 
@@ -53,10 +73,10 @@ class StudySettings:
         if self.seeds < 1:
             raise InputError(f"--seeds is {self.seeds} but must be 1 or more")
         if sum(length is not None for length in (self.budget, self.steps, self.flops)) != 1:
-            raise InputError("say in one way how long each row trains: --budget 5m, --steps 1000 or --flops 1e16")
+            raise InputError("give one of --budget 5m, --steps 1000 and --flops 1e16: how long each row trains")
 
     def facts(self) -> dict[str, Any]:
-        """What must be the same when a study is gone on with."""
+        """What must be the same when a study is resumed."""
         fields = asdict(self)
         left_out = ("out", "seeds", "corpus", *(() if self.flops else ("flops",)))  # studies from before it have none
         return {name: str(fields[name]) for name in fields if name not in left_out}
@@ -65,6 +85,32 @@ class StudySettings:
     def length(self) -> str:
         """How long each row trains."""
         return self.budget or (f"{self.steps:,} steps" if self.steps else f"{self.flops:g} operations")
+
+
+@dataclass(frozen=True)
+class RowScores:
+    """A row of one seed, finished."""
+
+    status: str
+    table: Table
+    facts: Mapping[str, Any]  # steps, tokens, seconds
+
+    def at(self, depth: int | None) -> "RowScores":
+        """The scores after so many layers; None: after all."""
+        if depth is None:
+            return self
+        prefix = prefix_of(depth)
+        found = {kind.removeprefix(prefix): rows for kind, rows in self.table.items() if kind.startswith(prefix)}
+        return replace(self, table=found)
+
+    def sums(self, metric: str) -> Sums | None:
+        """What a metric such as ``mlm_loss`` or ``nsp_accuracy`` is the ratio of, by batch; None: not measured."""
+        kind, _, what = metric.partition("_")
+        rows = [row for row in self.table.get(kind, []) if row[2]]
+        if not rows:
+            return None
+        numbers = np.array(rows, np.float64)
+        return numbers[:, [0 if what == "loss" else 1, 2]]
 
 
 @dataclass(frozen=True)
@@ -83,22 +129,17 @@ class Done:
     def complete(self) -> bool:
         return all(len(self.scores[row.name]) >= self.settings.seeds for row in self.study.rows)
 
-    def folder(self, row: Row, seed: int) -> Path:
-        """Where a row of a seed is trained."""
-        return row_folder(self.settings, row, seed)
-
 
 def plan_study(settings: StudySettings) -> Done:
     """The study with every row's settings checked, and the scores that are there already."""
     store = Store.open(settings.corpus)
-    encoder = preset_config(settings.preset, [word for word in settings.words if not _is_recipe(word)])
-    study = study_of(settings.study, encoder)
+    of_model = [word for word in settings.words if word.partition("=")[0] not in RECIPE_FIELDS]
+    study = study_of(settings.study, preset_config(settings.preset, of_model))
     parameters, grows = {}, {}
     for row in study.rows:
         chosen = row_settings(settings, study, row, 0)
         grows[row.label] = bool(chosen.recipe.growth.depths)
-        config = network_config(chosen, store)
-        parameters[row.name] = count_parameters(config.encoder).bare
+        parameters[row.name] = count_parameters(network_config(chosen, store).encoder).bare
     notes = study.notes
     if len(set(grows.values())) > 1:
         named = ", ".join(label for label, does in grows.items() if not does)
@@ -115,7 +156,8 @@ def run_study(settings: StudySettings) -> Done:
     with RunLock(settings.out), StopSignal() as stop:
         _note(settings, done)
         store = Store.open(settings.corpus)
-        for row, seed in _rows(done):
+        # All rows of the first seed, then of the next, so that a study cut short has a table.
+        for seed, row in product(range(settings.seeds), done.study.trained):
             if stop:
                 break
             if seed in done.scores[row.name]:
@@ -124,16 +166,11 @@ def run_study(settings: StudySettings) -> Done:
             log.info(f"{row.label}, seed {seed} ({finished} of {settings.seeds * len(done.study.trained)} runs done)")
             if not _run_row(settings, done.study, row, seed, store):
                 break
-            done = with_scores(done)
+            done = replace(done, scores=_scores_of(settings, done.study))
         update_run(settings.out, status="finished" if done.complete else "stopped")
     if not done.complete:
         log.info("stopped; the same command resumes")
     return done
-
-
-def with_scores(done: Done) -> Done:
-    """The same with the scores that are there by now."""
-    return replace(done, scores=_scores_of(done.settings, done.study))
 
 
 def row_settings(settings: StudySettings, study: Study, row: Row, seed: int) -> PretrainSettings:
@@ -185,15 +222,8 @@ def _scores_of(settings: StudySettings, study: Study) -> dict[str, dict[int, Row
     return scores
 
 
-def _rows(done: Done) -> Iterator[tuple[Row, int]]:
-    """All rows of the first seed, then of the next, so that a study cut short has a table."""
-    for seed in range(done.settings.seeds):
-        for row in done.study.trained:
-            yield row, seed
-
-
 def _run_row(settings: StudySettings, study: Study, row: Row, seed: int, store: Store) -> bool:
-    """Train a row, or go on with it, and score it; False when it was asked to stop."""
+    """Train a row, or resume it, and score it; False when it was asked to stop."""
     folder = row_folder(settings, row, seed)
     chosen = replace(row_settings(settings, study, row, seed), resume=bool(saved_states(folder)))
     note = read_run(folder)
@@ -233,5 +263,33 @@ def _note(settings: StudySettings, done: Done) -> None:
     update_run(settings.out, status="running")
 
 
-def _is_recipe(word: str) -> bool:
-    return word.partition("=")[0] in RECIPE_FIELDS
+def score_run(
+    run: Path,
+    store: Store,
+    length: int,
+    orders: Sequence[Order],
+    device: torch.device,
+    *,
+    depths: Sequence[int] = (),
+) -> RowScores:
+    """Score the model of a run, at smaller depths, too, where these are given, and leave the sums in its folder."""
+    if not store.split("held_out").num_tokens:
+        raise InputError(f"{store.folder} has no held-out text to judge by; build it with --held-out 5%")
+    note = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    facts = {name: note["result"].get(name) for name in ("step", "tokens", "seconds")}
+    table: Table = {}
+    if note["status"] == "finished":
+        network, kind = load_model(run / "model").network, precision.default_precision(device)
+        table = score_network(network, store, length, orders, device, kind, depths)
+    scores = RowScores(note["status"], table, facts)
+    write_atomically(run / SCORES, json.dumps({"status": scores.status, "table": table, "facts": facts}) + "\n")
+    return scores
+
+
+def read_scores(run: Path) -> RowScores | None:
+    """The scores of a run that was finished; None: it was not."""
+    try:
+        note = json.loads((run / SCORES).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return RowScores(note["status"], note["table"], note["facts"])

@@ -10,7 +10,8 @@ import toy_tasks as toy
 from typer.testing import CliRunner
 
 from litebert.errors import InputError
-from litebert_lab.bench.finetune_quality import QualitySettings, bench_quality, quality_table
+from litebert.report import to_markdown
+from litebert_lab.bench.finetune import QualitySettings, bench_quality, quality_report
 from litebert_lab.cli import app
 
 
@@ -49,7 +50,8 @@ def test_quality_side_by_side(glue, tmp_path, caplog):
     assert [line.split(":")[0] for line in caplog.messages if "seed" in line] == ["sst2 ours, seed 0"]
     assert found[0].metric == "accuracy" and [one.seed for one in found[0].ours] == [0, 1]
     assert min(one.score for one in (*found[0].ours, *found[0].theirs)) > 0.9
-    assert "sst2" in quality_table(found) and "of 2 seeds" in quality_table(found)
+    page = to_markdown(quality_report(found))
+    assert "sst2" in page and "of 2 seeds" in page
     assert bench_quality(settings, tmp_path / "nowhere", tasks=["sst2"], seeds=[0, 1], results=results) == found
     with pytest.raises(InputError, match="other settings"):
         bench_quality(replace(settings, batch=8), glue, tasks=["sst2"], seeds=[0], results=results)

@@ -9,10 +9,19 @@ import torch
 
 from litebert.errors import InputError
 from litebert.nn.config import preset_config
+from litebert.report import print_report, to_markdown
 from litebert.train.objective import Learner
-from litebert_lab.bench import pretrain_profile
-from litebert_lab.bench.made_up import mixed_batches
-from litebert_lab.bench.pretrain import TooLong, at_most, bench_pretrain, choose_setting, table
+from litebert_lab.bench import pretrain
+from litebert_lab.bench.pretrain import (
+    Kernel,
+    TooLong,
+    at_most,
+    bench_pretrain,
+    by_kind,
+    choose_setting,
+    profile_pretrain,
+)
+from litebert_lab.bench.random_batches import mixed_batches
 from litebert_lab.bench.theirs import padded_chunks
 
 pytest.importorskip("transformers")
@@ -29,20 +38,22 @@ def test_both_lose_the_same_on_made_up_text(model, tmp_path):
         save_model(tmp_path / "bert", pretraining_network(preset_config("bert-base", words)), None, verb="test")
         model = str(tmp_path / "bert")
     report = bench_pretrain(choose_setting(model, tokens=512, length=32))
-    assert [case.text for case in report.cases] == ["full-length inputs", "mixed lengths"]
-    for case in report.cases:
-        theirs, ours = case.rows
-        assert theirs.first_loss == pytest.approx(ours.first_loss, abs=2e-5) and theirs.first_loss > 1
-        assert min(theirs.tokens_per_second, ours.tokens_per_second, ours.mfu) > 0 and theirs.ratio == 1.0
-    assert report.cases[0].padding == 0 and 0.1 < report.cases[1].padding < 0.9
-    assert "litebert" in table(report) and "first loss" in table(report)
+    cases = report.data["cases"]
+    assert [case["text"] for case in cases] == ["full-length inputs", "mixed lengths"]
+    for case in cases:
+        theirs, ours = case["rows"]
+        assert theirs["first_loss"] == pytest.approx(ours["first_loss"], abs=2e-5) and theirs["first_loss"] > 1
+        assert min(theirs["tokens_per_second"], ours["tokens_per_second"], ours["mfu"]) > 0 and theirs["ratio"] == 1.0
+    assert cases[0]["padding"] == 0 and 0.1 < cases[1]["padding"] < 0.9
+    assert "litebert" in to_markdown(report) and "first loss" in to_markdown(report)
 
 
 def test_a_store_gives_its_own_lengths_and_masks(store):
     report = bench_pretrain(choose_setting("albert-tiny", store=store, tokens=512, length=64))
-    theirs, ours = report.cases[1].rows
-    assert report.cases[1].text == "the store's own lengths" and report.cases[1].mean_length < 64
-    assert theirs.first_loss == pytest.approx(ours.first_loss, abs=2e-5)
+    case = report.data["cases"][1]
+    theirs, ours = case["rows"]
+    assert case["text"] == "the store's own lengths" and case["mean_length"] < 64
+    assert theirs["first_loss"] == pytest.approx(ours["first_loss"], abs=2e-5)
 
 
 def test_an_engine_that_takes_too_long_is_left_behind(monkeypatch, caplog):
@@ -58,34 +69,36 @@ def test_an_engine_that_takes_too_long_is_left_behind(monkeypatch, caplog):
     caplog.set_level(logging.INFO)
     setting = choose_setting("albert-tiny", tokens=256, length=32, compiled=True)
     report = bench_pretrain(setting, limit=500)
-    for case in report.cases:
-        ready = {row.engine: not row.problem for row in case.rows}
+    for case in report.data["cases"]:
+        ready = {row["engine"]: not row["problem"] for row in case["rows"]}
         assert list(ready.values()) == [True, True, True, False] and "transformers, compiled" in ready
-        assert case.rows[-1].problem == "not finished in 500 s"
+        assert case["rows"][-1]["problem"] == "not finished in 500 s"
     assert asked == [False, True]  # it is told where shapes change
     assert sum("tokens/s" in sentence for sentence in caplog.messages) == 6
-    assert "not finished in 500 s" in table(report)
+    assert "not finished in 500 s" in to_markdown(report)
 
 
-def test_a_profile_says_what_a_step_spends_its_time_on():
-    full, mixed = pretrain_profile.profile_pretrain(choose_setting("albert-tiny", tokens=512, length=32))
-    assert (full.text, mixed.text) == ("full-length inputs", "mixed lengths")
-    kinds = full.kinds
+def test_a_profile_shows_what_a_step_spends_its_time_on(capsys):
+    report = profile_pretrain(choose_setting("albert-tiny", tokens=512, length=32))
+    full, mixed = report.data
+    assert (full["text"], mixed["text"]) == ("full-length inputs", "mixed lengths")
+    kinds = full["kinds"]
     assert list(kinds.values()) == sorted(kinds.values(), reverse=True)
     assert {"products", "attention", "gelu", "norms", "loss"} < set(kinds)
     # Four layers of four products each, once forward and twice backward, and those of the heads.
-    products = [kernel for kernel in full.kernels if pretrain_profile.by_kind([kernel]).keys() == {"products"}]
-    assert sum(kernel.count for kernel in products) > 4 * 4 * 3
-    text = pretrain_profile.table([full, mixed])
+    kernels = [Kernel(**one) for one in full["kernels"]]
+    assert sum(one.count for one in kernels if by_kind([one]).keys() == {"products"}) > 4 * 4 * 3
+    print_report(report)
+    text = capsys.readouterr().out
     assert "of peak" in text and "products" in text and max(map(len, text.splitlines())) <= 80
 
 
 def test_a_profile_in_other_numbers_and_with_another_optimiser(monkeypatch):
-    monkeypatch.setattr(pretrain_profile, "MOST", 1000)
+    monkeypatch.setattr(pretrain, "MOST_KERNELS", 1000)
     chosen = choose_setting("albert-tiny", tokens=512, length=32, numbers="bf16", optimiser="muon")
     assert (chosen.precision, chosen.optimiser.name) == ("bf16", "muon")
-    full, _ = pretrain_profile.profile_pretrain(chosen)
-    assert any("baddbmm" in kernel.name for kernel in full.kernels)  # Muon's
+    full, _ = profile_pretrain(chosen).data
+    assert any("baddbmm" in kernel["name"] for kernel in full["kernels"])  # Muon's
     with pytest.raises(InputError, match="both have AdamW; --optimiser is for --profile"):
         bench_pretrain(chosen)
 
@@ -102,8 +115,8 @@ def test_kernels_of_a_gpu_are_known_by_name():
         "Memcpy HtoD (Pinned -> Device)": "copies",
         "something_new": "other",
     }
-    kernels = [pretrain_profile.Kernel(name, 1.0, 1.0) for name in names]
-    assert {each.name: next(iter(pretrain_profile.by_kind([each]))) for each in kernels} == names
+    kernels = [Kernel(name, 1.0, 1.0) for name in names]
+    assert {each.name: next(iter(by_kind([each]))) for each in kernels} == names
 
 
 def test_the_alarm_rings_and_is_put_away():

@@ -19,8 +19,7 @@ from litebert.runs import parent_of, write_run
 from litebert.text.tokenizer_files import read_tokenizer
 from litebert_lab.card.facts import arithmetic, held_out_by_depth
 from litebert_lab.card.page import flop_in_words
-from litebert_lab.card.results import read_results, read_seeds
-from litebert_lab.card.tables import published_rows
+from litebert_lab.card.results import published_rows, read_results, read_seeds
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [*SPECIAL, "the", "he", "she", "was", "tired", "man", "woman", "doctor", "."]

@@ -13,7 +13,7 @@ from litebert.shrinking.strategies import drop_fixed, kept_of
 from litebert.tasks.predicting import load_predictor
 from litebert.tasks.sources import read_task
 from litebert.train.trainer import Trainer
-from litebert_lab.compare.comparison import Cell, Comparison, Cost, TaskTable, comparison_report, tolerance_rows
+from litebert_lab.compare import Cell, Comparison, Cost, TaskTable, comparison_report, tolerance_rows
 
 WORDS = ["steps=4", "batch=8", "scores=1", "rate=1e-3", "--columns", "text", "--label", "kind", "--seeds", 2]
 
@@ -145,7 +145,7 @@ def test_recovering_learns_from_the_whole_model_and_leaves_nothing_behind(
 def planted() -> Comparison:
     def cells(name: str, means: tuple[float, float]):
         return {
-            count: Cell.of(kept_of(4, drop_fixed(name, 4, count)), (mean - 0.001, mean + 0.001))
+            count: Cell(kept=kept_of(4, drop_fixed(name, 4, count)), scores=(mean - 0.001, mean + 0.001))
             for count, mean in zip((1, 2), means, strict=True)
         }
 
@@ -154,7 +154,7 @@ def planted() -> Comparison:
         metric="accuracy",
         layers=4,
         steps=10,
-        whole=Cell.of((1, 2, 3, 4), (0.899, 0.901)),
+        whole=Cell(kept=(1, 2, 3, 4), scores=(0.899, 0.901)),
         cells={"top": cells("top", (0.895, 0.875)), "bottom": cells("bottom", (0.885, 0.80))},
         costs=[
             Cost(

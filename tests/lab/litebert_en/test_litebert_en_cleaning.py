@@ -5,8 +5,7 @@ import subprocess
 import pytest
 
 from litebert_lab.litebert_en import books, clean, sources, wikipedia
-from litebert_lab.litebert_en.duplicates import Seen
-from litebert_lab.litebert_en.prose import fault
+from litebert_lab.litebert_en.prose import Seen, fault
 from litebert_lab.litebert_en.tally import KEPT, Tally
 
 PROSE = "It was the custom of the house that nobody spoke before the soup had been carried out of the room again."

@@ -8,9 +8,7 @@ from litebert.errors import InputError
 from litebert.nn.config import preset_config
 from litebert.planning.count import count_parameters
 from litebert.pretraining.recipe import RECIPE_FIELDS, read_recipe
-from litebert_lab.study.catalogue import study_of
-from litebert_lab.study.elastic import WITHIN
-from litebert_lab.study.plans import STUDIES, Study
+from litebert_lab.study.catalogue import STUDIES, WITHIN, Study, study_of
 
 BASE = preset_config("albert-base")
 

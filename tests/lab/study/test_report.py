@@ -12,8 +12,7 @@ from litebert.nn.config import preset_config
 from litebert.report import to_html, to_markdown
 from litebert_lab.study.catalogue import study_of
 from litebert_lab.study.report import as_json, outcome_of, study_report, table_of
-from litebert_lab.study.run import Done, StudySettings
-from litebert_lab.study.scores import RowScores
+from litebert_lab.study.run import Done, RowScores, StudySettings
 
 UNIGRAM = 7.0
 
@@ -80,7 +79,7 @@ def test_a_row_that_is_missing_leaves_its_findings_open():
     tables = {row: table(loss) for row, loss in SHARING.items()} | {"all": None}
     found = done("sharing", tables)
     assert verdicts(found)[0] == "too small to tell" and not found.complete
-    assert "goes on" in to_markdown(study_report(found, outcome_of(found)))
+    assert "same command resumes" in to_markdown(study_report(found, outcome_of(found)))
 
 
 def test_all_forms_say_the_same():

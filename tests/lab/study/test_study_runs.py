@@ -22,7 +22,7 @@ from litebert.pretraining.run import pretrain
 from litebert.runs import read_run, standing
 from litebert_lab.cli import app
 from litebert_lab.study import run as study_run
-from litebert_lab.study.plans import STUDIES
+from litebert_lab.study.catalogue import STUDIES
 from litebert_lab.study.report import outcome_of
 from litebert_lab.study.run import StudySettings, plan_study, row_folder, row_settings, run_study
 
@@ -69,7 +69,7 @@ def test_rows_of_the_same_arithmetic(store, tmp_path):
     assert steps["depth-1"] > 1.5 * steps["depth-4"] and report.length == "in 2e+08 operations"
     with pytest.raises(InputError, match="holds a study with steps None, not 6"):
         run_study(replace(chosen, steps=6, flops=None))
-    with pytest.raises(InputError, match="in one way how long each row trains"):
+    with pytest.raises(InputError, match="give one of --budget 5m, --steps 1000 and --flops 1e16"):
         replace(chosen, steps=6)
 
 

@@ -91,7 +91,7 @@ def test_after_a_rollback_the_last_is_the_one_saved_last(tmp_path):
     assert_loads(tmp_path, 30, "best")
     save_state(tmp_path, 30, state_of(31) | {"step": 30}, keep=2)
     step, state, notes = load_state(tmp_path, which="best")
-    assert "does not say which" in notes[0], "another state of the same step passed for the best one"
+    assert "does not record which" in notes[0], "another state of the same step passed for the best one"
     assert torch.equal(state["weights"]["a"], state_of(31)["weights"]["a"])
 
 

@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 from litebert.cli import app
 from litebert.corpus.batches import Batches, BatchSettings
 from litebert.corpus.build import BuildSettings, build_store
-from litebert.corpus.look import look
-from litebert.corpus.look_report import look_report
+from litebert.corpus.look import look, look_report
 from litebert.corpus.store import Store
 from litebert.errors import InputError
 from litebert.report import print_report, to_html

@@ -14,7 +14,7 @@ from litebert.pretraining.objective import AtDepths, Pretraining, batch_flops
 from litebert.pretraining.recipe import depth_stages, layers_of, read_recipe
 from litebert.pretraining.run import settings_from
 from litebert.train.objective import Learner, prepare_compiler
-from litebert_lab.bench.made_up import made_up_batch
+from litebert_lab.bench.random_batches import random_batch
 
 TINY = ("vocab_size=60", "num_layers=4", "width=16", "embedding_width=8", "num_heads=2", "feed_forward_width=32")
 
@@ -90,7 +90,7 @@ def network():
 
 @pytest.fixture(scope="module")
 def batch():
-    return made_up_batch(preset_config("albert-tiny", TINY), [16, 9, 30], tokens=64, length=32, sequences=4)
+    return random_batch(preset_config("albert-tiny", TINY), [16, 9, 30], tokens=64, length=32, sequences=4)
 
 
 @torch.no_grad()

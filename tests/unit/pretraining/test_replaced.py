@@ -14,7 +14,7 @@ from litebert.pretraining.objective import Pretraining, batch_flops
 from litebert.pretraining.recipe import Recipe, generator_layers
 from litebert.pretraining.replaced import NotYet, Replaced, drawn, draws, step_flops
 from litebert.train.objective import Learner
-from litebert_lab.bench.made_up import made_up_batch
+from litebert_lab.bench.random_batches import random_batch
 
 CPU = torch.device("cpu")
 
@@ -143,7 +143,7 @@ def test_fixed_embeddings_are_the_generators_alone(network, batch):
 
 @pytest.mark.parametrize(("asks", "part"), [("replaced", "replaced"), ("all-tokens", "tokens")])
 def test_a_tiny_model_learns_it(asks, part, network, tiny_config):
-    batches = [made_up_batch(tiny_config, [30, 30], tokens=64, length=32, sequences=4, seed=n) for n in range(2)]
+    batches = [random_batch(tiny_config, [30, 30], tokens=64, length=32, sequences=4, seed=n) for n in range(2)]
     objective = replaced(asks, masked_every=0)
     optimiser = torch.optim.AdamW(network.parameters(), lr=3e-3)
     losses = []

@@ -8,11 +8,11 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from litebert.checkpoints.folder import save_model, wanted_heads
+from litebert.checkpoints.folder import save_model
 from litebert.cli import app
 from litebert.errors import InputError
 from litebert.nn.config import family_config
-from litebert.nn.network import Network, NetworkConfig
+from litebert.nn.network import HeadsConfig, Network, NetworkConfig
 from litebert.text.tokenizer_files import read_tokenizer
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "film", "a", "the", "very", "not"]
@@ -41,7 +41,9 @@ def model(tmp_path):
     torch.manual_seed(0)
     sizes = {"vocab_size": len(WORDS), "width": 16, "num_layers": 3, "num_heads": 2, "feed_forward_width": 32}
     encoder = family_config({"family": "bert", "max_positions": 32, **sizes})
-    network = Network(NetworkConfig(encoder=encoder, heads=wanted_heads(["classify"], ["yes", "no"]))).eval()
+    network = Network(
+        NetworkConfig(encoder=encoder, heads=HeadsConfig(names=("classify",), labels=("yes", "no")))
+    ).eval()
     save_model(tmp_path / "model", network, read_tokenizer(tmp_path / "words", "bert"), verb="test")
     return tmp_path / "model"
 
@@ -98,7 +100,7 @@ def test_a_model_that_has_the_labels_in_another_order_is_understood(model, tmp_p
     loaded = load_model(model)
     results = []
     for labels in (["ENTAILMENT", "not_entailment"], ["not_entailment", "entailment"]):
-        heads = wanted_heads(["classify"], labels)
+        heads = HeadsConfig(names=("classify",), labels=tuple(labels))
         network = Network(NetworkConfig(encoder=loaded.network.config.encoder, heads=heads)).eval()
         network.load_state_dict(loaded.network.state_dict())
         if labels[0] == "not_entailment":

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -197,3 +199,14 @@ def test_saved_config_names_what_the_model_takes(tmp_path):
 def test_bad_pattern(tmp_path):
     with pytest.raises(InputError, match="is not a regular expression"):
         pattern_tokenizer(wordpiece(tmp_path) / "vocab.txt", "(")
+
+
+def test_a_tokenizer_is_read_and_used_without_torch():
+    code = (
+        "import sys, litebert.text.tokenizer\n"
+        "from litebert.text.tokenizer_files import read_tokenizer\n"
+        "assert read_tokenizer('litebert-en').encode('a text', 'another').ids\n"
+        "print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

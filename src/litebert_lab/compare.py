@@ -1,15 +1,40 @@
-"""What a comparison of strategies found: tables as numbers, what follows from them, and all of it as a report."""
+"""The tables of Poor Man's BERT for a model and tasks: every strategy by every number of layers, over several seeds.
+
+Each task has a folder of its own in which every run is recorded as it ends, so a comparison that was stopped resumes.
+Times are of the machine at hand. No run ends early, so that those of one task take equally many steps.
+"""
 
 import dataclasses
+import logging
 import math
+import shutil
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from litebert.parameters import format_duration
 from litebert.report import COLOURS, GREY, MARKERS, Item, Plot, Report, Section, Table, note, notes
-from litebert.shrinking.strategies import Layers
+from litebert.runs import RunLock, update_run
+from litebert.shrinking.drop import count_parameters, kept_plan, sharing
+from litebert.shrinking.search import Trials
+from litebert.shrinking.strategies import FIXED, Layers, Strategy, check_count, kept_of
+from litebert.shrinking.tuning import (
+    TRIALS_FILE,
+    TRIALS_FOLDER,
+    DropSchedule,
+    Tuning,
+    check_metric,
+    comparable,
+    inference_seconds,
+    keeping_rules,
+    note_runs,
+    with_head,
+)
+from litebert.tasks.examples import TaskData
+from litebert.tasks.finetune import FinetuneSettings, Prepared, check_folder, prepare
+from litebert.train.clock import StopSignal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,10 +49,6 @@ class Cell:
 
     kept: Layers
     scores: tuple[float, ...]
-
-    @classmethod
-    def of(cls, kept: Layers, scores: Sequence[float]) -> "Cell":
-        return cls(kept=kept, scores=tuple(scores))
 
     @property
     def mean(self) -> float:
@@ -74,6 +95,18 @@ class TaskTable:
         deviation, seeds = self.whole.deviation, len(self.whole.scores)
         return None if deviation is None else CERTAIN * deviation * math.sqrt(2 / seeds)
 
+    def shares(self) -> list[tuple[float, float, float]]:
+        """Fine-tuning time, inference time and parameters of each number of layers, as shares of the whole model's."""
+        whole = self.costs[0]
+        return [
+            (
+                cost.finetune_seconds / whole.finetune_seconds,
+                cost.inference_milliseconds / whole.inference_milliseconds,
+                cost.parameters / whole.parameters,
+            )
+            for cost in self.costs
+        ]
+
     def most(self, tolerance: float) -> tuple[int, str]:
         """The most layers (of the numbers tried) that may go within a tolerance, and the strategy that loses least."""
         for count in reversed(self.drops):
@@ -116,12 +149,10 @@ class Comparison:
                 f"({100 * self.average(worst, count):.2f}), mean{over}"
             )
         for table in self.tasks:
-            whole, last = table.costs[0], table.costs[-1]
+            tuning, inference, parameters = table.shares()[-1]
             found.append(
-                f"{table.task}: without {last.dropped} of {table.layers} layers, fine-tuning takes "
-                f"{last.finetune_seconds / whole.finetune_seconds:.0%} of the time, inference "
-                f"{last.inference_milliseconds / whole.inference_milliseconds:.0%}, and "
-                f"{last.parameters / whole.parameters:.0%} of the parameters are left"
+                f"{table.task}: without {table.costs[-1].dropped} of {table.layers} layers, fine-tuning takes "
+                f"{tuning:.0%} of the time, inference {inference:.0%}, and {parameters:.0%} of the parameters are left"
             )
         return found
 
@@ -159,11 +190,27 @@ def comparison_report(found: Comparison) -> Report:
             "quiet",
         ),
     ]
+    curves = [
+        Plot(
+            title=f"{table.task}: {table.metric.replace('_', ' ')} by layers dropped",
+            reading="Mean over the seeds, bars: one standard deviation. Grey: 1, 2 and 3 points below the whole model.",
+            draw=partial(_draw_curves, table),
+        )
+        for table in found.tasks
+    ]
+    curves += [
+        Plot(
+            title=f"{table.task}: cost relative to the whole model",
+            reading="Time and parameters as a share of the whole model's; grey: the share of layers that is left.",
+            draw=partial(_draw_times, table),
+        )
+        for table in found.tasks
+    ]
     sections = [
         Section(items=[note(described, "quiet")]),
         Section(title="Findings", items=notes(found.findings())),
         Section(title="Maximum number of layers that can go", items=most),
-        Section(title="Curves", items=[*map(_curves, found.tasks), *map(_times, found.tasks)]),
+        Section(title="Curves", items=curves),
     ]
     if len(found.tasks) > 1:
         sections.append(Section(title="Mean over the tasks", items=[Table(rows=average_rows(found))]))
@@ -177,9 +224,10 @@ def comparison_report(found: Comparison) -> Report:
 def score_rows(table: TaskTable) -> list[list[str]]:
     """Strategy by number of layers: mean and deviation, in points; the whole model first."""
     rows = [["", "0 dropped", *(f"{count} dropped" for count in table.drops)]]
-    for name, row in table.cells.items():
-        rows.append([name, _points(table.whole), *(_points(row[count]) for count in table.drops)])
-    return rows
+    return rows + [
+        [name, *(_points(cell) for cell in (table.whole, *(row[count] for count in table.drops)))]
+        for name, row in table.cells.items()
+    ]
 
 
 def average_rows(found: Comparison) -> list[list[str]]:
@@ -187,8 +235,8 @@ def average_rows(found: Comparison) -> list[list[str]]:
     whole = statistics.fmean(table.whole.mean for table in found.tasks)
     rows = [["", "0 dropped", *(f"{count} dropped" for count in found.drops)]]
     for name in found.strategies:
-        means = [found.average(name, count) for count in found.drops]
-        rows.append([name, f"{100 * whole:.2f}", *(f"{100 * mean:.2f}" for mean in means)])
+        means = [whole, *(found.average(name, count) for count in found.drops)]
+        rows.append([name, *(f"{100 * mean:.2f}" for mean in means)])
     return rows
 
 
@@ -206,32 +254,15 @@ def tolerance_rows(found: Comparison) -> list[list[str]]:
 def cost_rows(table: TaskTable) -> list[list[str]]:
     """Parameters and times by number of layers."""
     rows = [["", "parameters", "fine-tuning", "of whole", "inference", "of whole"]]
-    whole = table.costs[0]
-    for cost in table.costs:
-        rows.append(
-            [
-                f"{cost.dropped} dropped",
-                f"{cost.parameters:,}",
-                f"{cost.finetune_seconds:.1f} s",
-                f"{cost.finetune_seconds / whole.finetune_seconds:.0%}",
-                f"{cost.inference_milliseconds:.3f} ms",
-                f"{cost.inference_milliseconds / whole.inference_milliseconds:.0%}",
-            ]
-        )
+    for cost, (tuning, inference, _) in zip(table.costs, table.shares(), strict=True):
+        times = [f"{cost.finetune_seconds:.1f} s", f"{tuning:.0%}", f"{cost.inference_milliseconds:.3f} ms"]
+        rows.append([f"{cost.dropped} dropped", f"{cost.parameters:,}", *times, f"{inference:.0%}"])
     return rows
 
 
 def _points(cell: Cell) -> str:
     spread = "" if cell.deviation is None else f" ±{100 * cell.deviation:.2f}"
     return f"{100 * cell.mean:.2f}{spread}"
-
-
-def _curves(table: TaskTable) -> Plot:
-    return Plot(
-        title=f"{table.task}: {table.metric.replace('_', ' ')} by layers dropped",
-        reading="Mean over the seeds, bars: one standard deviation. Grey: 1, 2 and 3 points below the whole model.",
-        draw=partial(_draw_curves, table),
-    )
 
 
 def _draw_curves(table: TaskTable, axes: "Axes") -> None:
@@ -256,26 +287,121 @@ def _draw_curves(table: TaskTable, axes: "Axes") -> None:
     axes.set_xlabel("layers dropped")
 
 
-def _times(table: TaskTable) -> Plot:
-    return Plot(
-        title=f"{table.task}: cost relative to the whole model",
-        reading="Time and parameters as a share of the whole model's; grey: the share of layers that is left.",
-        draw=partial(_draw_times, table),
-    )
-
-
 def _draw_times(table: TaskTable, axes: "Axes") -> None:
-    whole, places = table.costs[0], [cost.dropped for cost in table.costs]
-    for number, (label, shares) in enumerate(
-        (
-            ("fine-tuning", [cost.finetune_seconds / whole.finetune_seconds for cost in table.costs]),
-            ("inference", [cost.inference_milliseconds / whole.inference_milliseconds for cost in table.costs]),
-            ("parameters", [cost.parameters / whole.parameters for cost in table.costs]),
-        )
-    ):
-        axes.plot(places, [100 * share for share in shares], MARKERS[number] + "-", color=COLOURS[number], label=label)
+    places, shares = [cost.dropped for cost in table.costs], list(zip(*table.shares(), strict=True))
+    for number, label in enumerate(("fine-tuning", "inference", "parameters")):
+        heights = [100 * share for share in shares[number]]
+        axes.plot(places, heights, MARKERS[number] + "-", color=COLOURS[number], label=label)
     axes.plot(places, [100 * (1 - place / table.layers) for place in places], "--", color=GREY, label="layers")
     axes.set_ylim(0, None)
     axes.set_xticks(places)
     axes.set(xlabel="layers dropped", ylabel="% of the whole model")
     axes.legend(frameon=False, fontsize=8, loc="lower left")
+
+
+COMPARED: tuple[Strategy, ...] = ("top", "bottom", "even", "odd", "symmetric", "contribution")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """What is compared."""
+
+    drops: tuple[int, ...]
+    strategies: tuple[Strategy, ...]
+    seeds: tuple[int, ...]
+    way: DropSchedule
+
+
+def compare(settings: FinetuneSettings, tasks: Sequence[tuple[TaskData, FinetuneSettings]], grid: Grid) -> Comparison:
+    """Measure everything that is not known yet. Every task comes with settings whose recipe is for it."""
+    if not settings.resume or settings.out.is_file():  # with resume, a comparison may also begin
+        check_folder(settings.out, settings.resume)
+    for data, _ in tasks:
+        check_metric(data)
+    with RunLock(settings.out):
+        asked = {"tasks": [data.name for data, _ in tasks], "drops": list(grid.drops), "seeds": list(grid.seeds)}
+        note_runs(settings, {"model": settings.model}, asked | {"strategies": list(grid.strategies)})
+        tables = [_compare_task(one, data, grid) for data, one in tasks]
+        found = Comparison(model=settings.model, device=settings.device, way=grid.way.as_plain(), tasks=tables)
+        update_run(settings.out, status="finished", result={"tasks": {one.task: one.whole.mean for one in tables}})
+    return found
+
+
+def _compare_task(settings: FinetuneSettings, data: TaskData, grid: Grid) -> TaskTable:
+    """The table of one task."""
+    settings.out.mkdir(parents=True, exist_ok=True)
+    prepared = prepare(settings, data)
+    network = prepared.source.network
+    plan = network.config.encoder.plan
+    for count in grid.drops:
+        check_count(len(plan), count)
+    settings = replace(settings, resume=(settings.out / "run.json").is_file())
+    note_runs(settings, comparable(settings, prepared, grid.way), {"seeds": list(grid.seeds)})
+    tuning = Tuning(settings, prepared, grid.way)
+    trials = Trials(
+        tuning.score,
+        file=settings.out / TRIALS_FILE,
+        same=lambda kept: (len(kept), kept_plan(plan, kept)),
+        is_begun=tuning.is_begun,
+    )
+    rules = keeping_rules(grid.strategies, prepared, settings.device)
+    everything = tuple(range(1, len(plan) + 1))
+    layers = dict.fromkeys([everything, *(rules[name](count) for count in grid.drops for name in grid.strategies)])
+    with StopSignal() as tuning.stop:
+        _measure([(kept, seed) for kept in layers for seed in grid.seeds], trials, tuning)
+    scored = {kept: Cell(kept=kept, scores=tuple(trials.of_seeds(kept, grid.seeds))) for kept in layers}
+    whole = scored[everything]
+    notes = []
+    if sharing(plan) == "all":
+        notes.append("all layers are one shared block, so every strategy leaves the same model")
+    if grid.way.when == "after" and grid.way.recover is None:
+        notes.append("layers go after fine-tuning and nothing follows: the time of fewer layers is that of scoring")
+    shutil.rmtree(settings.out / TRIALS_FOLDER, ignore_errors=True)
+    costs = _costs(prepared, settings, (0, *grid.drops), trials)
+    update_run(settings.out, status="finished", result={"score": whole.mean})
+    return TaskTable(
+        task=data.name,
+        metric=data.metrics[0],
+        layers=len(plan),
+        steps=prepared.recipe.steps or 0,
+        whole=whole,
+        cells={str(name): {count: scored[rules[name](count)] for count in grid.drops} for name in grid.strategies},
+        costs=costs,
+        notes=notes,
+    )
+
+
+def _measure(work: Sequence[tuple[Layers, int]], trials: Trials, tuning: Tuning) -> None:
+    """Run what is not known yet, one after another, and report progress."""
+    data = tuning.prepared.data
+    for kept, seed in work:
+        if trials.knows(kept, seed):
+            continue
+        score = trials.measure(kept, seed)
+        folder = tuning.folder(kept, seed)
+        if not tuning.is_needed(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+        left = sum(trials.seconds(len(other)) for other, number in work if not trials.knows(other, number))
+        log.info(
+            f"{data.name}: {len(kept)} layers kept, seed {seed}: {data.metrics[0]} {score:.4f}; about "
+            f"{format_duration(left)} left for this task"
+        )
+
+
+def _costs(prepared: Prepared, settings: FinetuneSettings, drops: Sequence[int], trials: Trials) -> list[Cost]:
+    """What each number of layers costs here."""
+    depth = prepared.source.network.config.encoder.num_layers
+    networks = [with_head(prepared, kept_of(depth, FIXED["top"](depth, count))) for count in drops]
+    seconds = inference_seconds(networks, prepared, settings.device)
+    fastest = [trials.fastest(depth - count) for count in drops]
+    return [
+        Cost(
+            dropped=count,
+            parameters=count_parameters(small.config),
+            finetune_seconds=trial.seconds,
+            inference_milliseconds=1000 * each,
+        )
+        for count, small, trial, each in zip(drops, networks, fastest, seconds, strict=True)
+    ]

@@ -6,14 +6,19 @@ import numpy as np
 
 from litebert.corpus.batches import Batch, BatchArrays, write_padding
 from litebert.nn.config import EncoderConfig
-from litebert_lab.bench.forward import mixed_lengths
 
 FIRST_WORD = 5  # below it are special tokens, the last of which is the mask
 MASK = 4
 RATE = 0.15
 
 
-def made_up_batch(
+def mixed_lengths(count: int, mean: float, longest: int, seed: int = 0) -> list[int]:
+    """Log-normal lengths as single sentences have them, from 4 tokens up."""
+    drawn = np.random.default_rng(seed).normal(np.log(mean) - 0.18, 0.6, count)
+    return [int(n) for n in np.exp(drawn).round().clip(4, longest)]
+
+
+def random_batch(
     config: EncoderConfig,
     lengths: Sequence[int],
     *,
@@ -65,10 +70,8 @@ def full_batches(config: EncoderConfig, tokens: int, length: int, count: int, li
     """Batches whose sequences all have the full length, in tensors of the shapes of ``like``."""
     rows = tokens // length
     sequences, room = (rows, 0) if like is None else (max(rows, len(like.order_labels)), len(like.mask_positions))
-    return [
-        made_up_batch(config, [length] * rows, tokens=tokens, length=length, sequences=sequences, room=room, seed=seed)
-        for seed in range(count)
-    ]
+    shape = {"tokens": tokens, "length": length, "sequences": sequences, "room": room}
+    return [random_batch(config, [length] * rows, **shape, seed=seed) for seed in range(count)]
 
 
 def mixed_batches(
@@ -84,14 +87,12 @@ def mixed_batches(
     if like is not None:
         most, room = len(like.order_labels), len(like.mask_positions)
         drawn = [_covering(sizes, tokens, length, most) for sizes in drawn]
-    return [
-        made_up_batch(config, sizes, tokens=tokens, length=length, sequences=most, room=room, seed=seed)
-        for seed, sizes in enumerate(drawn[:count])
-    ]
+    shape = {"tokens": tokens, "length": length, "sequences": most, "room": room}
+    return [random_batch(config, sizes, **shape, seed=seed) for seed, sizes in enumerate(drawn[:count])]
 
 
 def _covering(sizes: list[int], tokens: int, length: int, most: int) -> list[int]:
-    """So many of the sequences that with those of padding after them there are at most ``most``."""
+    """The first sequences, as many as with padding sequences after them are at most ``most``."""
     while len(sizes) + -(-(tokens - sum(sizes)) // length) > most:
         sizes = sizes[:-1]
     return sizes

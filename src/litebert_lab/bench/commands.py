@@ -1,11 +1,17 @@
-"""The ``bench`` verbs: measurements side by side with other libraries, in one run, as ratios."""
+"""The ``bench`` commands: measurements side by side with other libraries, in one run, as ratios. Light at import."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from litebert.commands.show import show_report
 from litebert.errors import InputError
+
+Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")]
+
+app = typer.Typer(help="Measure against other libraries, side by side in one run.", no_args_is_help=True)
 
 
 def usable_device(device: str) -> str:
@@ -15,26 +21,20 @@ def usable_device(device: str) -> str:
     return usable(device)
 
 
-app = typer.Typer(help="Measure against other libraries, side by side in one run.", no_args_is_help=True)
-
-
 @app.command()
 def forward(
     model: Annotated[str, typer.Argument(help="A preset or a model folder.")] = "albert-base-v2",
     texts: Annotated[
         Path | None, typer.Option(help="A file of texts, one a line; else random ids of mixed length.")
     ] = None,
-    count: Annotated[int, typer.Option(help="How many texts.")] = 128,
+    count: Annotated[int, typer.Option(help="Number of texts.")] = 128,
     mean: Annotated[float, typer.Option(help="Mean length of random texts, in tokens.")] = 25,
     batch: Annotated[int, typer.Option(help="Texts in a padded batch.")] = 32,
-    device: Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")] = "auto",
+    device: Device = "auto",
     compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Time torch.compile, too.")] = True,
-    json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Inference on texts of mixed length: tokens per second next to transformers, same weights."""
-    import dataclasses
-    import json as json_module
-
     from litebert_lab.bench.forward import bench_forward
 
     lines = None
@@ -42,26 +42,10 @@ def forward(
         lines = [line for line in texts.read_text(encoding="utf-8").splitlines() if line.strip()][:count]
         if not lines:
             raise InputError(f"{texts} holds no text")
-    report = bench_forward(
-        model,
-        texts=lines,
-        count=count,
-        mean=mean,
-        batch=batch,
-        device=usable_device(device),
-        compiled=compiled,
+    where = usable_device(device)
+    show_report(
+        bench_forward(model, texts=lines, count=count, mean=mean, batch=batch, device=where, compiled=compiled), as_json
     )
-    if json:
-        typer.echo(json_module.dumps(dataclasses.asdict(report), indent=2))
-        return
-    base = report.rows[0].tokens_per_second
-    typer.echo(f"{report.model} on {report.device} in {report.dtype}: {report.texts} texts, {report.tokens} tokens")
-    typer.echo(f"{'engine':40} {'tokens/s':>10} {'texts/s':>9} {'ratio':>6} {'difference':>11}")
-    for row in report.rows:
-        typer.echo(
-            f"{row.engine:40} {row.tokens_per_second:10,.0f} {row.texts_per_second:9,.1f} "
-            f"{row.tokens_per_second / base:6.2f} {row.worst_difference:11.1e}"
-        )
 
 
 @app.command()
@@ -70,9 +54,9 @@ def pretrain(
         str | None, typer.Argument(help="A preset or a folder.  [default: albert-small, on a GPU albert-base-v2]")
     ] = None,
     corpus: Annotated[Path | None, typer.Option(help="A token store; else random text of mixed lengths.")] = None,
-    device: Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")] = "auto",
+    device: Device = "auto",
     tokens: Annotated[int | None, typer.Option(help="Tokens of a step.  [default: 4096, on a GPU 65536]")] = None,
-    length: Annotated[int | None, typer.Option(help="The most tokens of an input.  [default: 128, 512]")] = None,
+    length: Annotated[int | None, typer.Option(help="Maximum tokens of an input.  [default: 128, 512]")] = None,
     compiled: Annotated[
         bool | None, typer.Option("--compile/--no-compile", help="Time torch.compile, too; on a GPU by default.")
     ] = None,
@@ -84,14 +68,10 @@ def pretrain(
     profile: Annotated[
         bool, typer.Option("--profile", help="Not next to transformers: where the time of our own step goes.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """A pretraining step: tokens per second, memory and share of the peak next to transformers, same weights."""
-    import dataclasses
-    import json as json_module
-
-    from litebert_lab.bench import pretrain_profile
-    from litebert_lab.bench.pretrain import bench_pretrain, choose_setting, table
+    from litebert_lab.bench.pretrain import bench_pretrain, choose_setting, profile_pretrain
 
     setting = choose_setting(
         model,
@@ -103,14 +83,7 @@ def pretrain(
         numbers=precision,
         optimiser=optimiser,
     )
-    if profile:
-        found = pretrain_profile.profile_pretrain(setting)
-        figures: object = [dataclasses.asdict(each) for each in found]
-        words = pretrain_profile.table(found)
-    else:
-        report = bench_pretrain(setting, limit)
-        figures, words = dataclasses.asdict(report), table(report)
-    typer.echo(json_module.dumps(figures, indent=2) if json else words)
+    show_report(profile_pretrain(setting) if profile else bench_pretrain(setting, limit), as_json)
 
 
 @app.command()
@@ -118,48 +91,46 @@ def finetune(
     model: Annotated[str, typer.Argument(help="The folder of a pretrained model.")],
     data: Annotated[Path, typer.Option(help="The folder of GLUE with the task's own folder in it.")],
     task: Annotated[str, typer.Option(help="Whose texts to train on.")] = "sst2",
-    device: Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")] = "auto",
+    device: Device = "auto",
     batch: Annotated[list[int] | None, typer.Option(help="Examples of a step.  [default: 32 and 128]")] = None,
-    steps: Annotated[int, typer.Option(help="Steps that are timed; 0: what suits the device.")] = 0,
-    turns: Annotated[int, typer.Option(help="How often each engine is timed, the best counting; 0: as suits.")] = 0,
+    steps: Annotated[int, typer.Option(help="Steps that are timed; 0: by device.")] = 0,
+    turns: Annotated[int, typer.Option(help="Times each engine is timed, the best counting; 0: by device.")] = 0,
     quality: Annotated[
         bool, typer.Option("--quality", help="Not how fast but how good: seeds of MRPC, RTE, CoLA and STS-B.")
     ] = False,
     tasks: Annotated[str, typer.Option(help="With --quality: which of them.")] = "mrpc,rte,cola,stsb",
-    seeds: Annotated[int, typer.Option(help="With --quality: how many seeds.")] = 5,
+    seeds: Annotated[int, typer.Option(help="With --quality: number of seeds.")] = 5,
     first_seed: Annotated[int, typer.Option(help="With --quality: the first of them.")] = 0,
-    epochs: Annotated[float, typer.Option(help="With --quality: how long.")] = 4.0,
+    epochs: Annotated[float, typer.Option(help="With --quality: passes over the data.")] = 4.0,
     side: Annotated[str, typer.Option(help="With --quality: ours or theirs alone.")] = "",
     results: Annotated[
         Path | None, typer.Option(help="With --quality: a folder for what is done, which is not done again.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Fine-tuning steps a second next to Hugging Face's Trainer, same weights and texts; or scores next to theirs."""
-    import dataclasses
-    import json as json_module
-
+    where = usable_device(device)
     if quality:
-        from litebert_lab.bench.finetune_quality import SIDES, QualitySettings, bench_quality, quality_table
+        from litebert_lab.bench.finetune import SIDES, QualitySettings, bench_quality, quality_report
 
         if side not in ("", *SIDES):
             raise InputError(f"--side is '{side}' but must be ours or theirs")
         found = bench_quality(
-            QualitySettings(model=model, device=usable_device(device), epochs=epochs),
+            QualitySettings(model=model, device=where, epochs=epochs),
             data,
             tasks=tasks.split(","),
             sides=[name for name in SIDES if side in ("", name)],
             seeds=range(first_seed, first_seed + seeds),
             results=results,
         )
-        typer.echo(json_module.dumps([dataclasses.asdict(o) for o in found]) if json else quality_table(found))
+        show_report(quality_report(found), as_json)
         return
-    from litebert_lab.bench.finetune import BATCHES, bench_finetune, table
+    from litebert_lab.bench.finetune import BATCHES, bench_finetune
 
-    report = bench_finetune(
-        model, data, task=task, device=usable_device(device), batches=batch or BATCHES, steps=steps, turns=turns
+    batches = batch or BATCHES
+    show_report(
+        bench_finetune(model, data, task=task, device=where, batches=batches, steps=steps, turns=turns), as_json
     )
-    typer.echo(json_module.dumps(dataclasses.asdict(report), indent=2) if json else table(report))
 
 
 @app.command()
@@ -168,31 +139,19 @@ def corpus(
     tokenizer: Annotated[Path, typer.Option("--tokenizer", "-t", help="Folder with the tokenizer.")],
     language: Annotated[list[str] | None, typer.Option("--language", "-l", help="As for corpus build.")] = None,
     workers: Annotated[int, typer.Option(help="Processes; 0 for one a core.")] = 0,
-    megabytes: Annotated[float, typer.Option(help="How much of the text to measure with.")] = 20,
-    length: Annotated[int, typer.Option(help="The most tokens of an input.")] = 512,
-    budget: Annotated[int, typer.Option(help="The most tokens of a batch.")] = 65_536,
-    json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    megabytes: Annotated[float, typer.Option(help="Megabytes of the text to measure with.")] = 20,
+    length: Annotated[int, typer.Option(help="Maximum tokens of an input.")] = 512,
+    budget: Annotated[int, typer.Option(help="Maximum tokens of a batch.")] = 65_536,
+    as_json: AsJson = False,
 ) -> None:
     """Building a store and making batches: speed next to the tokenizer library and to transformers' collator."""
-    import dataclasses
-    import json as json_module
     import tempfile
 
-    from litebert_lab.bench.corpus_batches import bench_batches
-    from litebert_lab.bench.corpus_build import bench_build
+    from litebert_lab.bench.corpus import bench_batches, bench_build, corpus_report
 
     with tempfile.TemporaryDirectory(prefix="litebert-bench-") as name:
         store = Path(name) / "store"
         build = bench_build(
             corpus, tokenizer, languages=language or (), workers=workers or None, megabytes=megabytes, keep=store
         )
-        batches = bench_batches(store, length=length, budget=budget)
-    if json:
-        figures = {
-            "build": dataclasses.asdict(build) | {"ratio": build.ratio, "processor_ratio": build.processor_ratio},
-            "batches": dataclasses.asdict(batches) | {"ratio": batches.ratio},
-        }
-        typer.echo(json_module.dumps(figures, indent=2))
-        return
-    typer.echo(build.table())
-    typer.echo(batches.table())
+        show_report(corpus_report(build, bench_batches(store, length=length, budget=budget)), as_json)

@@ -1,6 +1,7 @@
-"""The memory of this process as the system sees it: how much it was at most, and keeping it near what is in use."""
+"""What the operating system knows of this process: the memory it took, and the cores it may use."""
 
 import ctypes
+import os
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ _LARGE = 1 << 20
 def peak_resident_bytes() -> int:
     """The most memory this process ever had in use, in bytes.
 
-    Linux tells it of the program itself; what ``getrusage`` tells there includes the parent that started it.
+    On Linux /proc has it for the program itself, while ``getrusage`` includes the parent that started it.
     """
     status = Path("/proc/self/status")
     if status.is_file():
@@ -25,7 +26,7 @@ def peak_resident_bytes() -> int:
 
 
 def return_large_blocks() -> bool:
-    """Have the C library give every freed tensor back to the system; says whether it could (glibc only).
+    """Have the C library give every freed tensor back to the system; False where it cannot (it needs glibc).
 
     Left alone it keeps freed blocks of up to 32 MB in a heap that a few living ones keep from shrinking, which undoes
     much of what activation checkpointing saves on a CPU: 30% to 80% more is resident than there are tensors. The price
@@ -35,3 +36,8 @@ def return_large_blocks() -> bool:
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     return mallopt is not None and mallopt(_MMAP_THRESHOLD, _LARGE) == 1
+
+
+def available_cores() -> int:
+    """The number of cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
