@@ -616,7 +616,7 @@ def load(
     task = find_spec(folder, loaded.network.config)
     sentence, notes = read_sentence_settings(folder)
     exits, exit_notes = read_exits(folder, loaded.network) if task is not None else (None, [])
-    notes = (*notes, *exit_notes)
+    notes = [*notes, *exit_notes]
     for note in (*loaded.notes, *notes):
         log.warning(note)
     return Model(
