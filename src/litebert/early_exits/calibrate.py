@@ -48,6 +48,7 @@ from litebert.train.precision import cast
 SHOWN = (0.6, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999, 0.9999, 0.99999)  # thresholds of the report's table
 TRIED = tuple(float(f"{1 - one:.6g}") for one in np.geomspace(1e-5, 0.7, 60))  # thresholds of the search, strict first
 TOLERANCES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3)  # of the spread of the training numbers: so near, they are one answer
+ABOUT = 1.05  # times the fewest layers: rules that run so many save about as much
 BATCH_TOKENS = {"cpu": 4096, "cuda": 32_768}
 MOST = 10_000  # training rows that heads learn from, unless told
 
@@ -154,17 +155,23 @@ class HeldOut:
         )
 
     def choose(self, max_loss: float, spread: float, rows: Integers | None = None) -> Point:
-        """The rule that saves most of those that lose no more than they may."""
+        """The rule that saves most of those that lose no more than they may; of about equal ones, the best score."""
         metric = self.data.metrics[0]
-        best = full = self.point(full_depth(self.depths), rows, quick=True)
+        full = self.point(full_depth(self.depths), rows, quick=True)
+
+        def loss(point: Point) -> float:
+            return loss_in_points(metric, full.metrics[metric], point.metrics[metric])
+
+        fitting = [full]
         for _, rules in groupby(candidates(self.data.kind, self.depths, spread), lambda pair: pair[0]):
             for _, rule in rules:
                 found = self.point(rule, rows, quick=True)
-                if not loss_in_points(metric, full.metrics[metric], found.metrics[metric]) <= max_loss + 1e-9:
+                if not loss(found) <= max_loss + 1e-9:
                     break  # or NaN: a correlation of constant answers
-                if found.mean_depth < best.mean_depth:
-                    best = found
-        return best
+                fitting.append(found)
+        fewest = min(one.mean_depth for one in fitting)
+        near = (one for one in fitting if one.mean_depth <= ABOUT * fewest)
+        return min(near, key=lambda one: (loss(one), one.mean_depth))
 
 
 def full_depth(depths: int) -> ExitRule:

@@ -1,5 +1,7 @@
 """A rule is chosen to a stated loss on held-out rows, and the loss holds on rows that it has not seen."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -56,7 +58,7 @@ def test_the_promise_holds_on_the_rows_it_was_made_on_and_on_others(kind, max_lo
 def test_more_may_be_lost_for_fewer_layers_and_without_exits_there_are_all():
     rows = rows_of("classify", 800, 0)
     depths = [rows.choose(loss, 0.0).mean_depth for loss in (0.0, 0.3, 1.0, 5.0)]
-    assert depths == sorted(depths, reverse=True) and depths[-1] < depths[0]
+    assert all(after <= 1.05 * before for before, after in pairwise(depths)) and depths[-1] < depths[0]
     wrong = rows_of("classify", 800, 0)
     wrong.scores[:-1] *= -1  # heads below the last are wrong, and sure of it
     report = calibrate(again(wrong), max_loss=0.3, spread=0.0, name="toy", trained_on=0)
@@ -77,6 +79,21 @@ def test_a_lucky_value_behind_one_that_fails_is_not_chosen():
     full, strict, lucky = (again(rows).point(rule).metrics["accuracy"] for rule in rules)
     assert lucky > full > strict
     assert again(rows).choose(0.3, 0.0).rule == "patience"
+
+
+def test_of_rules_that_save_about_as_much_the_better_one_is_chosen():
+    """By patience of 2 all leave at depth 2 and are right; by confidence all leave at depth 2, some of them wrong."""
+    rows = rows_of("classify", 100, 0)
+    right = np.array([2.0 * item.target - 1 for item in rows.items])
+    margin = np.tile(right, (DEPTHS, 1))
+    margin[0] *= 0.01
+    margin[0, 10:13] *= -1  # or all could leave at once
+    margin[0, :3], margin[-1, :5] = 9 * -right[:3], -right[:5]  # three are sure and wrong at once; five are at the end
+    rows.scores[:] = np.stack([-margin, margin], axis=-1)
+    rows = again(rows)
+    chosen = rows.choose(0.0, 0.0)
+    assert chosen.metrics["accuracy"] >= rows.point(ExitRule(rule="confidence", value=0.8)).metrics["accuracy"] == 0.97
+    assert chosen.rule == "patience" and chosen.value == 2 and chosen.mean_depth <= 1.05 * 1.97
 
 
 def test_errors_in_units_lose_in_percent():
