@@ -10,7 +10,7 @@ D depths, N inputs, F features, L labels.
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -36,7 +36,7 @@ from litebert.early_exits.heads import (
 from litebert.errors import InputError
 from litebert.nn.layout import Layout
 from litebert.tasks.encoding import Inputs, gather, token_batches
-from litebert.tasks.examples import Item, Kind, TaskData
+from litebert.tasks.examples import Item, Kind, TaskData, TaskSpec
 from litebert.tasks.kinds import KINDS, HeadScores
 from litebert.tasks.objective import device_tensors, head_outputs, takes_segments
 from litebert.tasks.predicting import Predictor, check_fits
@@ -45,8 +45,9 @@ from litebert.terminal import ProgressBar
 from litebert.train.precision import cast
 
 SHOWN = (0.6, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999, 0.9999, 0.99999)  # thresholds of the report's table
-TRIED = tuple(float(f"{1 - one:.6g}") for one in np.geomspace(1e-5, 0.7, 80))  # thresholds of the search, strict first
+TRIED = tuple(float(f"{1 - one:.6g}") for one in np.geomspace(1e-5, 0.7, 60))  # thresholds of the search, strict first
 TOLERANCES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3)  # of the spread of the training numbers: so near, they are one answer
+ABOUT = 1.05  # times the fewest layers: rules that run so many save about as much
 BATCH_TOKENS = {"cpu": 4096, "cuda": 32_768}
 MOST = 10_000  # training rows that heads learn from, unless told
 
@@ -104,7 +105,7 @@ def make_exits(predictor: Predictor, data: TaskData, *, name: str, max_loss: flo
     scores = torch.baddbmm(bias[:, None], dev_features, weight)
     scores[-1] = dev_own
     spread = float(targets.std()) if data.kind == "regress" else 0.0
-    held_out = HeldOut(data, dev, encoded[1], predictor, scores.numpy())
+    held_out = HeldOut(data, dev, encoded[1], scores.numpy(), predictor.note)
     report = calibrate(held_out, max_loss=max_loss, spread=spread, name=name, trained_on=len(train))
     return Exits(weight=weight, bias=bias, report=report)
 
@@ -123,28 +124,27 @@ def _targets(data: TaskData, items: Sequence[Item], inputs: Inputs) -> Tensor:
     return values[:, None] if data.kind == "regress" else values
 
 
-@dataclass(frozen=True)
 class HeldOut:
     """Rows to calibrate on, with the scores (D, N, L) of every head for them."""
 
-    data: TaskData
-    items: Sequence[Item]
-    inputs: Inputs
-    predictor: Predictor
-    scores: Any
+    def __init__(self, data: TaskData, items: Sequence[Item], inputs: Inputs, scores: Any, spec: TaskSpec) -> None:
+        self.data, self.items, self.scores = data, items, scores
+        kind = KINDS[data.kind]
+        heads = (HeadScores(one.astype(np.float32)) for one in scores)
+        self._found = [kind.decode(items, inputs, one, spec) for one in heads]  # of every depth
+        self._quick = replace(data, metrics=data.metrics[:1])
 
     @property
     def depths(self) -> int:
         return len(self.scores)
 
-    def point(self, rule: ExitRule, rows: Integers | None = None) -> Point:
-        """What a rule scores on all rows, or on some of them."""
+    def point(self, rule: ExitRule, rows: Integers | None = None, *, quick: bool = False) -> Point:
+        """What a rule scores on all rows, or on some of them; ``quick``: by the first metric alone."""
         rows = np.arange(len(self.items)) if rows is None else rows
         depths = depths_left_at(self.scores[:, rows], rule, self.data.kind)
-        chosen = HeadScores(self.scores[depths - 1, rows].astype(np.float32))
+        found = [self._found[depth - 1][row] for depth, row in zip(depths, rows, strict=True)]
         items = [self.items[row] for row in rows]
-        found = KINDS[self.data.kind].decode(items, self.inputs, chosen, self.predictor.note)
-        metrics = compute_metrics(self.data, items, found)
+        metrics = compute_metrics(self._quick if quick else self.data, items, found)
         return Point(
             rule=rule.rule,
             value=rule.value,
@@ -154,18 +154,23 @@ class HeldOut:
         )
 
     def choose(self, max_loss: float, spread: float, rows: Integers | None = None) -> Point:
-        """The rule that saves most of those that lose no more than they may."""
+        """The rule that saves most of those that lose no more than they may; of about equal ones, the best score."""
         metric = self.data.metrics[0]
-        full = self.point(full_depth(self.depths), rows)
-        best = full
+        full = self.point(full_depth(self.depths), rows, quick=True)
+
+        def loss(point: Point) -> float:
+            return loss_in_points(metric, full.metrics[metric], point.metrics[metric])
+
+        fitting = [full]
         for _, rules in groupby(candidates(self.data.kind, self.depths, spread), lambda pair: pair[0]):
             for _, rule in rules:
-                found = self.point(rule, rows)
-                if not loss_in_points(metric, full.metrics[metric], found.metrics[metric]) <= max_loss + 1e-9:
+                found = self.point(rule, rows, quick=True)
+                if not loss(found) <= max_loss + 1e-9:
                     break  # or NaN: a correlation of constant answers
-                if found.mean_depth < best.mean_depth:
-                    best = found
-        return best
+                fitting.append(found)
+        fewest = min(one.mean_depth for one in fitting)
+        near = (one for one in fitting if one.mean_depth <= ABOUT * fewest)
+        return min(near, key=lambda one: (loss(one), one.mean_depth))
 
 
 def full_depth(depths: int) -> ExitRule:
@@ -223,7 +228,7 @@ def _checked_loss(held_out: HeldOut, max_loss: float, spread: float) -> float:
     for ours, others in (halves, halves[::-1]):
         chosen = held_out.choose(max_loss, spread, ours)
         rule = ExitRule(rule=chosen.rule, value=chosen.value, tolerance=chosen.tolerance)
-        full, found = held_out.point(full_depth(held_out.depths), others), held_out.point(rule, others)
+        full, found = (held_out.point(one, others, quick=True) for one in (full_depth(held_out.depths), rule))
         losses.append(loss_in_points(metric, full.metrics[metric], found.metrics[metric]))
     return float(np.mean(losses))
 

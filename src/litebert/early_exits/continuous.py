@@ -11,7 +11,7 @@ C tokens of a buffer, E tokens that may enter in a step, S places for rows, H wi
 """
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -118,10 +118,10 @@ class Lane:
         self.lengths: Integers = np.empty(0, np.int64)
         cuda = device.type == "cuda"
         parts = (size.tokens, size.entering, size.entering, size.entering, size.places + 1, size.places)
-        self._host = torch.zeros(sum(parts), dtype=torch.int32, pin_memory=cuda)
-        self._views = [part.numpy() for part in self._host.split(parts)]
+        self._host = torch.zeros(sum(map(_aligned, parts)), dtype=torch.int32, pin_memory=cuda)
+        self._views = [part.numpy() for part in _split(self._host, parts)]
         self.plan = self._host.to(device)
-        self.source, self.ids, self.positions, self.segments, self.starts, self.heads = self.plan.split(parts)
+        self.source, self.ids, self.positions, self.segments, self.starts, self.heads = _split(self.plan, parts)
         self.states = torch.zeros(size.tokens + size.entering, width, device=device, dtype=dtype)
         self.scores = torch.zeros(size.places, labels, device=device)
         self._given = torch.zeros(size.places, labels, pin_memory=cuda)
@@ -172,6 +172,16 @@ class Lane:
         return cast(npt.NDArray[np.float32], self._given[: len(self.rows)].numpy())
 
 
+def _aligned(count: int) -> int:
+    """As many numbers or a few more, so that the next ones begin at 16 bytes, which compiled kernels like."""
+    return -(-count // 4) * 4
+
+
+def _split(whole: Tensor, parts: Sequence[int]) -> list[Tensor]:
+    each = whole.split([_aligned(part) for part in parts])
+    return [one[:part] for one, part in zip(each, parts, strict=True)]
+
+
 class ContinuousBatcher:
     """The engine for one model and one size of buffer. On a GPU its step is recorded, and compiled if asked for."""
 
@@ -188,7 +198,7 @@ class ContinuousBatcher:
         encoder = network.config.encoder
         assert len(set(encoder.plan)) == 1 and encoder.positions == "absolute", encoder.plan
         device = network.encoder.embeddings.token.weight.device
-        self.network = _ready(network, numbers) if device.type == "cuda" else network
+        self.network = _ready(network, numbers)
         self.kind, self.size, self.numbers, self.device = kind, size, numbers, device
         self.num_depths = encoder.num_layers
         weight = exits.weight.to(device)  # (D, F, L)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from litebert.early_exits.continuous import ContinuousBatcher, can_run_continuously, fitting_size
+from litebert.early_exits.continuous import ContinuousBatcher, Decides, can_run_continuously, fitting_size
 from litebert.early_exits.heads import ExitRule, Exits, Integers, Leaver, exit_features
 from litebert.nn.layout import Layout
 from litebert.tasks.encoding import Inputs, gather, token_batches
@@ -75,7 +75,7 @@ class ExitPredictor(Predictor):
         return HeadScores(found)
 
     def _scores_continuously(
-        self, inputs: Inputs, leaver: Leaver, found: Scores, progress: Callable[[float], None]
+        self, inputs: Inputs, leaver: Decides, found: Scores, progress: Callable[[float], None]
     ) -> None:
         size = fitting_size(inputs)
         with self.cache.lock:
@@ -90,7 +90,7 @@ class ExitPredictor(Predictor):
                 progress(done / len(inputs))
 
     def _scores_in_batches(
-        self, inputs: Inputs, leaver: Leaver, found: Scores, progress: Callable[[float], None]
+        self, inputs: Inputs, leaver: Decides, found: Scores, progress: Callable[[float], None]
     ) -> None:
         done = 0
         with torch.inference_mode(), cast(self.precision, self.device):
@@ -99,7 +99,14 @@ class ExitPredictor(Predictor):
                 done += len(rows)
                 progress(done / len(inputs))
 
-    def _run_batch(self, inputs: Inputs, rows: Integers, leaver: Leaver, found: Scores) -> None:
+    def run_one(self, inputs: Inputs, decides: Decides) -> int:
+        """Run a single input, with whatever decides when it leaves; the layers that it ran."""
+        found, self.depths = np.zeros((1, self.exits.bias.shape[-1]), np.float32), np.zeros(1, np.int64)
+        with torch.inference_mode(), cast(self.precision, self.device):
+            self._run_batch(inputs, np.zeros(1, np.int64), decides, found)
+        return int(self.depths[0])
+
+    def _run_batch(self, inputs: Inputs, rows: Integers, leaver: Decides, found: Scores) -> None:
         """Run one packed batch layer by layer; inputs that leave are cut out of it."""
         network, encoder = self.network, self.network.encoder
         batch = gather(inputs, rows)

@@ -6,6 +6,7 @@ counts in proportion to its number, as in PABEE (arXiv 2006.04152). The heads ar
 afterwards: ``calibrate.py`` learns better ones on the finished states.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from litebert.early_exits.calibrate import make_exits
 from litebert.early_exits.heads import check_kind, features_for_training
+from litebert.early_exits.report import save_page
 from litebert.errors import InputError
 from litebert.nn.blocks import initialise
 from litebert.nn.layout import Layout
@@ -26,6 +28,8 @@ from litebert.tasks.finetune import FinetuneResult, FinetuneSettings, check_fold
 from litebert.tasks.objective import SOFT_LOSSES, Outputs, TaskObjective, head_outputs, takes_segments
 from litebert.tasks.predicting import load_predictor
 from litebert.train.objective import Objective, Part
+
+log = logging.getLogger(__name__)
 
 EXIT_HEADS = "exits"  # among the heads of a network in training
 
@@ -109,5 +113,8 @@ def finetune_with_exits(
     exits.save(folder)
     report = exits.report
     update_run(settings.out, result={"exits": {"score": report.score, "mean_depth": report.mean_depth}})
-    chosen = f"{report.mean_depth:.2f} of {report.depths} layers on average, {report.metric} {report.score:.4f}"
-    return replace(result, notes=(*result.notes, f"early exits: {chosen}"))
+    save_page(folder, report)
+    ran = f"{report.mean_depth:.2f} of {report.depths} layers on average"
+    chosen = f"early exits: {ran}, {report.metric} {report.score:.4f}"
+    log.info("%s (all layers: %.4f)", chosen, report.full_score)
+    return replace(result, notes=(*result.notes, chosen))

@@ -134,6 +134,46 @@ def finetune(
 
 
 @app.command()
+def exits(
+    model: Annotated[
+        str, typer.Argument(help="A model with shared layers, or with exits and --texts.")
+    ] = "litebert-en",
+    texts: Annotated[
+        Path | None, typer.Option(help="Texts for a model with exits, one a line; else random ids.")
+    ] = None,
+    count: Annotated[int, typer.Option(help="How many texts.  [default: 96, on a GPU 60000]")] = 0,
+    mean: Annotated[float, typer.Option(help="Mean length of random texts, in tokens.")] = 26,
+    mean_depth: Annotated[float, typer.Option(help="Without --texts: the mean depth at which they leave.")] = 4.5,
+    device: Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")] = "auto",
+    compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="On a GPU: with torch.compile.")] = False,
+    repeats: Annotated[int, typer.Option(help="How often each engine is timed, the best counting.")] = 3,
+    json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Early exits next to all layers: texts per second, and p50 and p99 of a request."""
+    import dataclasses
+    import json as json_module
+
+    from litebert_lab.bench.exits import bench_exits, table
+
+    lines = None
+    if texts is not None:
+        lines = [line for line in texts.read_text(encoding="utf-8").splitlines() if line.strip()]
+        if not lines:
+            raise InputError(f"{texts} holds no text")
+    report = bench_exits(
+        model,
+        texts=lines,
+        count=count,
+        mean=mean,
+        mean_depth=mean_depth,
+        device=usable_device(device),
+        compiled=compiled,
+        repeats=repeats,
+    )
+    typer.echo(json_module.dumps(dataclasses.asdict(report), indent=2) if json else table(report))
+
+
+@app.command()
 def corpus(
     corpus: Annotated[list[str], typer.Argument(help="Text files, as for litebert corpus build.")],
     tokenizer: Annotated[Path, typer.Option("--tokenizer", "-t", help="Folder with the tokenizer.")],
