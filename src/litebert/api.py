@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from litebert.checkpoints.folder import Loaded
     from litebert.corpus.look import Look
     from litebert.corpus.store import Store
-    from litebert.distillation.teacher import Teacher
+    from litebert.distillation.run import Teacher
     from litebert.early_exits.run import ExitReport
     from litebert.model import Model
     from litebert.planning.plan import Plan
@@ -312,13 +312,13 @@ def distill(
     """Train a small model to answer as a fine-tuned one does."""
     if (student is None) == (keep is None and drop is None):
         raise InputError("name a student (a preset or a folder), or choose layers of the teacher with keep or drop")
+    from litebert.distillation.objective import DistillSettings
     from litebert.distillation.run import distill as run
-    from litebert.distillation.settings import DistillSettings, parse_states
-    from litebert.distillation.teacher import load_teacher, read_for
+    from litebert.distillation.run import load_teacher, read_for
     from litebert.tasks.prepare import FinetuneSettings
     from litebert.tasks.recipes import read_finetune_recipe
 
-    how = DistillSettings(temperature=temperature, hard=hard, states=parse_states(states), states_weight=states_weight)
+    how = DistillSettings(temperature=temperature, hard=hard, states=states, states_weight=states_weight)
     master = load_teacher(str(teacher), how)
     read = read_for(master.note, task, data, text, label, dev)
     for note in read.notes:
@@ -354,7 +354,7 @@ def _student(
     seed: int,
 ) -> "Loaded":
     """A preset, a folder, or layers of the teacher (as DistilBERT begins)."""
-    from litebert.distillation.student import load_student
+    from litebert.distillation.run import load_student
 
     if student is not None:
         if strategy is not None:
@@ -437,7 +437,7 @@ def shrink(
     if drop is not None or keep is not None or dry_run or texts:
         raise InputError("with a tolerance, leave out drop, keep, texts and dry_run")
     from litebert.config import parse_share
-    from litebert.distillation.settings import DistillSettings
+    from litebert.distillation.objective import DistillSettings
     from litebert.shrinking.search import shrink_for_task
     from litebert.shrinking.strategies import parse_strategy
     from litebert.shrinking.tuning import USUAL, DropSchedule, parse_when
@@ -910,7 +910,7 @@ def exits(
     folder = Path(out)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"out is {out}, a file; name a folder for the report", parameter="out")
-    from litebert.distillation.teacher import read_for
+    from litebert.distillation.run import read_for
     from litebert.early_exits.report import save_exits
     from litebert.early_exits.run import measure_exits
     from litebert.model import load

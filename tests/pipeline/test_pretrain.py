@@ -299,7 +299,7 @@ def test_what_is_refused(store, tmp_path):
         pretrain(
             settings(store, tmp_path / "other", recipe=("batches.tokens=[[0,4194304]]", "batches.micro_tokens=4194304"))
         )
-    with pytest.raises(InputError, match="say how long to train"):
+    with pytest.raises(InputError, match="to train for"):
         Bound()
     with pytest.raises(InputError, match="did you mean 'wandb'"):
         pretrain(settings(store, tmp_path / "other", sinks=("wandbb",)))

@@ -31,8 +31,7 @@ from litebert.pretraining.objective import LOGIT_CHUNK, Pretraining, order_sums
 from litebert.process_memory import peak_resident_bytes
 from litebert.train.objective import Objective, Part, Stage
 from litebert.train.parallel import Ranks
-from litebert.train.schedules import ScheduleSettings
-from litebert.train.settings import Bound, OptimiserSettings, Precision, TrainSettings
+from litebert.train.settings import Bound, OptimiserSettings, Precision, ScheduleSettings, TrainSettings
 from litebert.train.stepper import Stepper
 
 Optimiser = Literal["adamw", "lamb", "muon", "sgd"]

@@ -19,10 +19,10 @@ from torch.utils.checkpoint import checkpoint
 from litebert.corpus.batches import Batch
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
-from litebert.pretraining.objective import Pretraining, on_device, order_sums, part_sums
+from litebert.pretraining.objective import Pretraining, order_sums, part_sums
 from litebert.pretraining.order import with_pull
 from litebert.pretraining.vocabulary_loss import IGNORED
-from litebert.train.objective import Part
+from litebert.train.objective import Part, on_device
 
 LEAST = 3  # layers; fewer where a quarter of all is fewer
 EVERY = 2  # the shallower depth learns at every second masked position: its logits cost more time than its layers

@@ -18,7 +18,7 @@ from litebert.nn.network import Network
 from litebert.planning.arithmetic import flops_per_token, head_flops
 from litebert.pretraining.order import even_weights, with_pull
 from litebert.pretraining.vocabulary_loss import IGNORED, vocabulary_loss
-from litebert.train.objective import Part
+from litebert.train.objective import Part, on_device
 
 LOGIT_CHUNK = 4096  # masked positions whose logits are held at once outside a compiled graph
 
@@ -97,13 +97,6 @@ class AtDepths:
             for depth in self.depths
             for name, part in self.inner.heads(network, states[depth], layout, tensors).items()
         }
-
-
-def on_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """A tensor of the host on its way to a device; nothing waits for it."""
-    if device.type == "cuda":
-        tensor = tensor.pin_memory()
-    return tensor.to(device, non_blocking=True)
 
 
 def order_sums(network: Network, states: Tensor, layout: Layout, labels: Tensor, *, even: bool) -> Part:

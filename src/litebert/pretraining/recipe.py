@@ -20,8 +20,7 @@ from litebert.config import (
 )
 from litebert.errors import InputError, nearest
 from litebert.nn.config import EncoderConfig
-from litebert.train.schedules import ScheduleSettings, check_stages
-from litebert.train.settings import OptimiserSettings
+from litebert.train.settings import OptimiserSettings, ScheduleSettings, check_stages
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,10 +27,10 @@ from litebert.corpus.batches import Batch
 from litebert.nn.config import EncoderConfig
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
-from litebert.pretraining.objective import Pretraining, batch_flops, on_device, order_sums
+from litebert.pretraining.objective import Pretraining, batch_flops, order_sums
 from litebert.pretraining.order import with_pull
 from litebert.pretraining.vocabulary_loss import IGNORED
-from litebert.train.objective import Part
+from litebert.train.objective import Part, on_device
 
 Asks = Literal["replaced", "all-tokens"]
 DRAWS = 0x6D61736B  # sets these random numbers apart from others of the same seed

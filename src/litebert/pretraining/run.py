@@ -26,12 +26,11 @@ from litebert.runs import MODEL_FOLDER, RUN_FILE, RunLock, check_run_folder, par
 from litebert.text.tokenizer_files import read_tokenizer
 from litebert.train.callbacks import Callback, DivergenceGuard, SaveStates, StuckWatch
 from litebert.train.console import ConsoleLine
-from litebert.train.metrics import MetricsFile, RunRecord
+from litebert.train.metrics import MetricsFile, RunRecord, Sinks
 from litebert.train.parallel import Ranks, full_weights
 from litebert.train.plot import Plot
 from litebert.train.precision import training_precision, usable_device
 from litebert.train.settings import Bound, Precision, TrainSettings
-from litebert.train.sinks import Sinks
 from litebert.train.trainer import Trainer, TrainResult
 
 log = logging.getLogger(__name__)

@@ -18,8 +18,7 @@ from litebert.pretraining.recipe import Recipe, depth_stages, generator_layers
 from litebert.pretraining.replaced import PART, NotYet, Replaced, step_flops
 from litebert.train.objective import Objective, Stage, SumsOf
 from litebert.train.parallel import Ranks
-from litebert.train.schedules import stage as stage_value
-from litebert.train.settings import TrainSettings
+from litebert.train.settings import TrainSettings, value_at
 from litebert.train.trainer import Evaluate
 
 
@@ -31,7 +30,7 @@ def pretraining_stages(recipe: Recipe, encoder: EncoderConfig, store: Store, tra
     stages = []
     for begin in sorted({begin for begin, _ in (*lengths, *depths)} | {recipe.growth.order_from}):
         length_begin, length = [pair for pair in lengths if pair[0] <= begin][-1]
-        depth = stage_value(begin, depths)
+        depth = value_at(begin, depths)
         objective, flops, weights = _objective(recipe, encoder, train, length, depth, chunk)
         late = ("order", "shallow_order") if begin < recipe.growth.order_from else ()
         stages.append(

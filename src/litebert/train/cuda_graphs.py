@@ -6,10 +6,9 @@ ones. Clipping and AdamW's step cost a small model as much as both passes, so th
 is a number on the device that is set before each replay. What cannot be recorded runs eagerly, which is logged once.
 """
 
-import contextlib
 import gc
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,7 +49,7 @@ class CudaGraphPasses(nn.Module):
         self._learner, self._plain = [learner], plain  # in a list: it is a part of ``plain`` already
         self._parameters_trained = [parameter for parameter in learner.parameters() if parameter.requires_grad]
         self._gradients: list[Tensor] = []
-        self._recordings: dict[Shape, _Recording] = {}
+        self.recordings: dict[Shape, _Recording] = {}
         self._seen: dict[Shape, int] = {}
         self._pool: Any = None
         self._stream: Any = None  # where warm-ups run and recordings are made
@@ -77,11 +76,6 @@ class CudaGraphPasses(nn.Module):
             place.copy_(factor)
         recording.backward.replay()
 
-    @property
-    def num_recordings(self) -> int:
-        """How many shapes are replayed."""
-        return len(self._recordings)
-
     def gradients_in_place(self) -> bool:
         """Whether all gradients of this step lie where recordings put them."""
         return bool(self._gradients) and all(
@@ -95,25 +89,22 @@ class CudaGraphPasses(nn.Module):
         That is safe because a forward pass is always followed by its own backward pass, and nothing that is read later
         (losses, what is right, gradients) is freed.
         """
-        with _no_garbage(), torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
-            return work()
+        collecting = gc.isenabled()
+        gc.disable()  # a collection may free what the device must not be asked about now
+        try:
+            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
+                return work()
+        finally:
+            if collecting:
+                gc.enable()
 
     def _set_up(self) -> None:
         gc.collect()  # recordings of a run before this one are freed now, not in the midst of a recording
         self._gradients = [torch.zeros_like(parameter) for parameter in self._parameters_trained]
         self._pool, self._stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream()
 
-    def _warm_up(self, work: Callable[[], None]) -> None:
-        """Run it beside the main stream, where it will be recorded, so that kernels are loaded and chosen."""
-        self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):
-            for _ in range(WARM_UP):
-                work()
-        torch.cuda.current_stream().wait_stream(self._stream)
-        torch.cuda.synchronize()
-
     def _begin(self) -> None:
-        """At the start of a step: gradients of zero, each in its own place."""
+        """At the start of a step: gradients of zero, each where recordings put them."""
         if self._parameters_trained[0].grad is None:
             torch._foreach_zero_(self._gradients)
             self._attach()
@@ -124,8 +115,8 @@ class CudaGraphPasses(nn.Module):
 
     def _recording(self, tensors: Mapping[str, Tensor]) -> _Recording | None:
         shape = tuple((name, tensor.shape, tensor.dtype) for name, tensor in tensors.items())
-        known = self._recordings.get(shape)
-        if known is not None or self._gave_up or len(self._recordings) >= MOST:
+        known = self.recordings.get(shape)
+        if known is not None or self._gave_up or len(self.recordings) >= MOST:
             return known
         self._seen[shape] = self._seen.get(shape, 0) + 1
         # In the middle of a step nothing is recorded: gradients are at hand, and passes that ran as they came before it
@@ -134,19 +125,25 @@ class CudaGraphPasses(nn.Module):
             return None
         random = torch.cuda.get_rng_state()
         try:
-            self._recordings[shape] = self._record({name: tensor.clone() for name, tensor in tensors.items()})
+            self.recordings[shape] = self._record({name: tensor.clone() for name, tensor in tensors.items()})
         except RuntimeError as error:
             self._gave_up = True
             log.warning("passes cannot be recorded as CUDA graphs and run eagerly (%s)", str(error).splitlines()[0])
         torch.cuda.set_rng_state(random)
         for parameter in self._parameters_trained:
             parameter.grad = None
-        return self._recordings.get(shape)
+        return self.recordings.get(shape)
 
     def _record(self, inputs: dict[str, Tensor]) -> _Recording:
-        """Warm up beside the main stream, then record a forward and a backward pass."""
+        """Warm up, then record a forward and a backward pass."""
         self._attach()
-        self._warm_up(lambda: self._both(inputs))
+        # Beside the main stream, where it will be recorded, so that kernels are loaded and chosen.
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            for _ in range(WARM_UP):
+                torch.autograd.backward([loss for loss, _ in self._sums(inputs).values()])
+        torch.cuda.current_stream().wait_stream(self._stream)
+        torch.cuda.synchronize()
         forward, backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         sums = self.capture(forward, lambda: self._sums(inputs))
         losses = tuple(loss for loss, _ in sums.values())
@@ -162,28 +159,12 @@ class CudaGraphPasses(nn.Module):
             backward,
         )
 
-    def _both(self, inputs: dict[str, Tensor]) -> None:
-        """Both passes as they come."""
-        torch.autograd.backward([loss for loss, _ in self._sums(inputs).values()])
-
     def _sums(self, inputs: dict[str, Tensor]) -> Sums:
         torch.clear_autocast_cache()  # casts made before a recording are no part of it
         try:
             return self._learner[0](inputs)
         finally:
             torch.clear_autocast_cache()
-
-
-@contextlib.contextmanager
-def _no_garbage() -> Iterator[None]:
-    """No collection while recording: it may free what the device is not to be asked about then."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 class _Replay(torch.autograd.Function):

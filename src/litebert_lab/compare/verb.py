@@ -37,7 +37,7 @@ class ComparisonRequest:
 
     def schedule(self) -> "DropSchedule":
         """When layers are dropped, and how the rest recovers."""
-        from litebert.distillation.settings import DistillSettings
+        from litebert.distillation.objective import DistillSettings
         from litebert.shrinking.tuning import DropSchedule, parse_when
 
         return DropSchedule(when=parse_when(self.when), recover=DistillSettings() if self.recover else None)

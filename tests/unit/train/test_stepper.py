@@ -8,8 +8,7 @@ from toy_lessons import small_network
 
 from litebert.train.objective import Part, Stage
 from litebert.train.parallel import Ranks
-from litebert.train.schedules import ScheduleSettings
-from litebert.train.settings import Bound, OptimiserSettings, TrainSettings
+from litebert.train.settings import Bound, OptimiserSettings, ScheduleSettings, TrainSettings
 from litebert.train.stepper import Stepper
 
 
