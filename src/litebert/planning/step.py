@@ -27,7 +27,7 @@ from litebert.nn.network import PRETRAINING_HEADS, HeadName, Network, pretrainin
 from litebert.planning.arithmetic import MASKED_SHARE, Purpose
 from litebert.planning.devices import Kind
 from litebert.pretraining.elastic import WEIGHTS, Elastic, shallower_depths
-from litebert.pretraining.objective import LOGIT_CHUNK, Pretraining, order_sums
+from litebert.pretraining.objective import LOGIT_CHUNK, Pretraining
 from litebert.process_memory import peak_resident_bytes
 from litebert.train.objective import Objective, Part, Stage
 from litebert.train.parallel import Ranks
@@ -128,7 +128,7 @@ class Classification(Pretraining):
     """Fine-tuning as a plan counts it: two labels a sequence, which is what the order head alone is."""
 
     def heads(self, network: Network, states: Tensor, layout: Layout, tensors: Mapping[str, Tensor]) -> dict[str, Part]:
-        return {"order": order_sums(network, states, layout, tensors["order_labels"], even=False)}
+        return self.order(network, states, layout, tensors["order_labels"])
 
 
 def build_network(config: EncoderConfig, settings: StepSettings) -> Network:
