@@ -6,13 +6,14 @@ takes such steps in a process of their own, so that the memory they take is thei
 """
 
 import dataclasses
+import itertools
 import json
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -35,8 +36,7 @@ from litebert.train.settings import Bound, OptimiserSettings, Precision, Schedul
 from litebert.train.stepper import Stepper
 
 Optimiser = Literal["adamw", "lamb", "muon", "sgd"]
-PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16", "fp16")
-OPTIMISERS: tuple[Optimiser, ...] = ("adamw", "lamb", "muon", "sgd")
+OPTIMISERS: tuple[Optimiser, ...] = get_args(Optimiser)
 WARM_UP_STEPS = {"cpu": 1, "cuda": 3}  # the first makes the optimiser's state, compiled code and the like
 
 
@@ -86,12 +86,12 @@ def cycle_of_lengths(length: int, mixed: bool) -> list[int]:
 
 def lengths_for(tokens: int, length: int, mixed: bool) -> list[int]:
     """Sequence lengths that add up to ``tokens``."""
-    cycle = cycle_of_lengths(length, mixed)
-    lengths: list[int] = []
-    left = tokens
-    while left > 0:
-        lengths.append(min(cycle[len(lengths) % len(cycle)], left))
-        left -= lengths[-1]
+    lengths, left = [], tokens
+    for each in itertools.cycle(cycle_of_lengths(length, mixed)):
+        if left <= 0:
+            break
+        lengths.append(min(each, left))
+        left -= each
     return lengths
 
 
@@ -152,17 +152,14 @@ def build_stepper(network: Network, settings: StepSettings, device: torch.device
         compiled=settings.compiled,
         checkpointing=settings.checkpointing,
     )
-    stage = Stage("plan", 0.0, cast(Any, None), _objective(network.config.encoder, settings), weights=WEIGHTS)
-    return Stepper(network, [stage], train, Ranks(0, 1, device, None)), stage
-
-
-def _objective(config: EncoderConfig, settings: StepSettings) -> Objective:
+    depth = network.config.encoder.num_layers
+    objective: Objective = Pretraining(settings.length, settings.chunk, depth)
     if settings.purpose == "finetune":
-        return Classification(settings.length)
-    depth = config.num_layers
-    deepest = Pretraining(settings.length, settings.chunk, depth)
-    shallower = shallower_depths(depth, depth) if settings.elastic else ()
-    return Elastic(deepest, shallower, seed=0) if shallower else deepest
+        objective = Classification(settings.length)
+    elif settings.elastic and shallower_depths(depth, depth):
+        objective = Elastic(Pretraining(settings.length, settings.chunk, depth), shallower_depths(depth, depth), seed=0)
+    stage = Stage("plan", 0.0, cast(Any, None), objective, weights=WEIGHTS)
+    return Stepper(network, [stage], train, Ranks.alone(device)), stage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +175,7 @@ class Measured:
 
 
 def measure(config: EncoderConfig, settings: StepSettings, tokens: int, steps: int) -> Measured:
-    """Take so many steps on so many tokens each, after a warm-up, in a fresh process."""
+    """Take ``steps`` steps on ``tokens`` each, after a warm-up, in a fresh process."""
     request = [dataclasses.asdict(config), dataclasses.asdict(settings), tokens, steps]
     command = [sys.executable, "-m", "litebert.planning.step"]
     done = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, check=False)
