@@ -230,7 +230,7 @@ def _train(
 ) -> list[Tensor]:
     """Take a step; gives the optimiser's state."""
     eager = replace(settings, compiled=False, checkpointing=False, logit_chunk=settings.chunk)
-    stepper, stage = build_stepper(network, eager, torch.device("cpu"), batch.num_tokens)
+    stepper, stage = build_stepper(network, eager, torch.device("cpu"))
     # Set here because a stepper with checkpointing on a CPU changes how this process frees memory.
     network.encoder.checkpointing = settings.checkpointing
     stepper.scaler = torch.amp.GradScaler("cpu", enabled=False)  # it looks at the gradients, which have no values

@@ -32,7 +32,7 @@ from litebert.pretraining.objective import LOGIT_CHUNK, Pretraining
 from litebert.process_memory import peak_resident_bytes
 from litebert.train.objective import Objective, Part, Stage
 from litebert.train.parallel import Ranks
-from litebert.train.settings import Bound, OptimiserSettings, Precision, ScheduleSettings, TrainSettings
+from litebert.train.settings import Bound, OptimiserSettings, Precision, TrainSettings
 from litebert.train.stepper import Stepper
 
 Optimiser = Literal["adamw", "lamb", "muon", "sgd"]
@@ -137,16 +137,17 @@ def build_network(config: EncoderConfig, settings: StepSettings) -> Network:
     return pretraining_network(config, heads[settings.purpose])
 
 
-def build_stepper(network: Network, settings: StepSettings, device: torch.device, tokens: int) -> tuple[Stepper, Stage]:
-    """What takes steps of training, and the stage that it takes them of."""
+def build_stepper(
+    network: Network, settings: StepSettings, device: torch.device, optimiser: OptimiserSettings | None = None
+) -> tuple[Stepper, Stage]:
+    """The stepper of the trainer, and the stage that it takes steps of.
+
+    SGD is there for comparison only, as AdamW: what that keeps is left out where the state is counted.
+    """
     half_residual = settings.purpose == "pretrain" if settings.half_residual is None else settings.half_residual
     train = TrainSettings(
         bound=Bound(steps=1),
-        # SGD is there for comparison only; what it keeps is left out where the state is counted
-        optimiser=OptimiserSettings(name="adamw" if settings.optimiser == "sgd" else settings.optimiser),
-        schedule=ScheduleSettings(),
-        batch_tokens=((0.0, tokens),),
-        micro_tokens=tokens,
+        optimiser=optimiser or OptimiserSettings(name=settings.optimiser if settings.optimiser != "sgd" else "adamw"),
         precision=settings.precision,
         half_residual=half_residual,
         compiled=settings.compiled,
@@ -195,7 +196,7 @@ def take_steps(config: EncoderConfig, settings: StepSettings, tokens: int, steps
     lengths = lengths_for(tokens, settings.length, settings.mixed)
     batch = random_batch(config, lengths, max(1, round(settings.mask_rate * tokens)))
     network = build_network(config, settings).to(device)
-    stepper, stage = build_stepper(network, settings, device, tokens)
+    stepper, stage = build_stepper(network, settings, device)
     for number in range(WARM_UP_STEPS[device.type]):
         stepper.step(number, stage, [batch], 1.0)
     stepper.wait()

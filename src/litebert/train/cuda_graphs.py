@@ -21,9 +21,9 @@ from litebert.train.parallel import gradient_norm
 
 log = logging.getLogger(__name__)
 
-MOST = 64  # shapes that are recorded; rarer ones run as they come
-SIGHTS = 2  # a shape is recorded when it comes again: what comes once would cost more than it saves
-WARM_UP = 2  # passes before a recording, in which kernels choose their ways
+MAX_SHAPES = 64  # shapes that are recorded; rarer ones run as they come
+RECORD_AT = 2  # a shape is recorded when it comes again: what comes once would cost more than it saves
+WARM_UP = 2  # passes before a recording, in which kernels are chosen
 
 Shape = tuple[tuple[str, torch.Size, torch.dtype], ...]
 
@@ -33,9 +33,7 @@ class _Recording:
     """Both passes over one shape, and the places in memory that they read and write."""
 
     inputs: dict[str, Tensor]
-    names: tuple[str, ...]
-    losses: tuple[Tensor, ...]
-    rights: tuple[Tensor, ...]
+    sums: Sums
     factors: tuple[Tensor, ...]  # the gradients of the losses
     forward: torch.cuda.CUDAGraph
     backward: torch.cuda.CUDAGraph
@@ -65,9 +63,10 @@ class CudaGraphPasses(nn.Module):
             return self._plain(tensors)
         for name, place in recording.inputs.items():
             place.copy_(tensors[name], non_blocking=True)
-        handle = torch.empty(0, device=recording.losses[0].device, requires_grad=True)
+        handle = torch.empty(0, device=self._gradients[0].device, requires_grad=True)
         losses = _Replay.apply(handle, self, recording)
-        return dict(zip(recording.names, zip(losses, recording.rights, strict=True), strict=True))
+        pairs = zip(recording.sums.items(), losses, strict=True)
+        return {name: (loss, right) for (name, (_, right)), loss in pairs}
 
     def play_backward(self, recording: _Recording, factors: tuple[Tensor, ...]) -> None:
         """Add this batch's gradients to those of the step, or begin with them."""
@@ -116,12 +115,12 @@ class CudaGraphPasses(nn.Module):
     def _recording(self, tensors: Mapping[str, Tensor]) -> _Recording | None:
         shape = tuple((name, tensor.shape, tensor.dtype) for name, tensor in tensors.items())
         known = self.recordings.get(shape)
-        if known is not None or self._gave_up or len(self.recordings) >= MOST:
+        if known is not None or self._gave_up or len(self.recordings) >= MAX_SHAPES:
             return known
         self._seen[shape] = self._seen.get(shape, 0) + 1
         # In the middle of a step nothing is recorded: gradients are at hand, and passes that ran as they came before it
         # hold on to the main stream, which a recording must not touch.
-        if self._seen[shape] < SIGHTS or self._parameters_trained[0].grad is not None:
+        if self._seen[shape] < RECORD_AT or self._parameters_trained[0].grad is not None:
             return None
         random = torch.cuda.get_rng_state()
         try:
@@ -149,15 +148,8 @@ class CudaGraphPasses(nn.Module):
         losses = tuple(loss for loss, _ in sums.values())
         factors = tuple(torch.ones_like(loss) for loss in losses)
         self.capture(backward, lambda: torch.autograd.backward(losses, factors))
-        return _Recording(
-            inputs,
-            tuple(sums),
-            tuple(loss.detach() for loss in losses),
-            tuple(right.detach() for _, right in sums.values()),
-            factors,
-            forward,
-            backward,
-        )
+        detached = {name: (loss.detach(), right.detach()) for name, (loss, right) in sums.items()}
+        return _Recording(inputs, detached, factors, forward, backward)
 
     def _sums(self, inputs: dict[str, Tensor]) -> Sums:
         torch.clear_autocast_cache()  # casts made before a recording are no part of it
@@ -174,7 +166,7 @@ class _Replay(torch.autograd.Function):
     def forward(ctx: Any, handle: Tensor, owner: CudaGraphPasses, recording: _Recording) -> tuple[Tensor, ...]:
         ctx.owner, ctx.recording = owner, recording
         recording.forward.replay()
-        return tuple(loss.clone() for loss in recording.losses)
+        return tuple(loss.clone() for loss, _ in recording.sums.values())
 
     @staticmethod
     def backward(ctx: Any, *factors: Any) -> Any:

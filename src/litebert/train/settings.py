@@ -187,10 +187,10 @@ class TrainSettings:
     """Everything about a run but what is learnt."""
 
     bound: Bound
-    optimiser: OptimiserSettings
-    schedule: ScheduleSettings
-    batch_tokens: tuple[tuple[float, int], ...]  # tokens of a step over all ranks, from a share of the run on
-    micro_tokens: int  # tokens of one forward pass on one rank
+    optimiser: OptimiserSettings = OptimiserSettings()
+    schedule: ScheduleSettings = ScheduleSettings()
+    batch_tokens: tuple[tuple[float, int], ...] = ((0.0, 1),)  # of a step over all ranks, from a share of the run on
+    micro_tokens: int = 1  # tokens of one forward pass on one rank; only their ratio to a step's counts
     precision: Precision = "fp32"
     half_residual: bool = False  # the residual stream in half precision, too, where the forward pass is
     compiled: bool = False
