@@ -2,7 +2,7 @@
 
 One step of training (or one pass of inference) runs under torch's ``FakeTensorMode``, which works out shapes and types
 but neither computes nor takes memory. On the way every block of memory is recorded: when it comes and goes and what it
-is for (autograd's hooks tell what is kept for the backward pass). So is the arithmetic of every matrix product, by the
+is for (autograd's hooks show what is kept for the backward pass). So is the arithmetic of every matrix product, by the
 formulas of torch's ``FlopCounterMode``.
 
 One record holds for batches of any size. It is made with a prime number of sequences (or cycles of mixed lengths) and
@@ -123,7 +123,7 @@ class Memory:
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What one step was seen to do, with what is needed to tell the same of a batch of another size."""
+    """What one step did, with what is needed to scale it to a batch of another size."""
 
     settings: StepSettings
     padded: bool  # whether attention pads

@@ -294,7 +294,7 @@ class Trainer:
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that a run continues with, whole and on the CPU; all ranks must ask.
+        """Everything that a run continues with, whole and on the CPU; all ranks must call this.
 
         The random state is that of this rank; dropout on other ranks is seeded by rank and step.
         """
