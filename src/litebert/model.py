@@ -18,7 +18,7 @@ from torch import Tensor
 
 from litebert.checkpoints.folder import load_model, model_folder, save_model
 from litebert.config import preset_names
-from litebert.distillation.teacher import read_for
+from litebert.distillation.run import read_for
 from litebert.early_exits.calibrate import MOST, make_exits
 from litebert.early_exits.heads import Exits, read_exits
 from litebert.early_exits.predict import EngineCache, ExitPredictor

@@ -132,7 +132,7 @@ def compare(
         raise InputError(f"drop is '{drop}' but must be numbers such as 2,4,6, each 1 or more")
     if seeds < 1:
         raise InputError(f"seeds is {seeds} but must be 1 or more")
-    from litebert.distillation.settings import DistillSettings
+    from litebert.distillation.objective import DistillSettings
     from litebert.shrinking.strategies import parse_strategy
     from litebert.shrinking.tuning import DropSchedule, parse_when
     from litebert.tasks.prepare import FinetuneSettings

@@ -270,10 +270,10 @@ def test_a_model_is_scored_on_held_out_text_at_any_depth(store, tmp_path, litebe
     code, _, err = litebert("evaluate", run, "--task", "rte", "--order", "nsp")
     assert code != 0 and "go with corpus" in err
     for words, says in (
-        (("--order", "none"), "must be sop (which comes first) or nsp"),
-        (("--length", "4096"), "has 512 positions; choose fewer"),
+        (("--order", "none"), "must be one of sop, nsp"),
+        (("--length", "4096"), "has 512 positions"),
         (("--depths", "3"), "has depths 1 to 2"),
-        (("--task", "rte"), "nothing of tasks"),
+        (("--task", "rte"), "cannot be combined with"),
     ):
         code, _, err = litebert("evaluate", run, "--corpus", store, *words)
         assert code != 0 and says in err, err
@@ -299,7 +299,7 @@ def test_what_is_refused(store, tmp_path):
         pretrain(
             settings(store, tmp_path / "other", recipe=("batches.tokens=[[0,4194304]]", "batches.micro_tokens=4194304"))
         )
-    with pytest.raises(InputError, match="say how long to train"):
+    with pytest.raises(InputError, match="to train for"):
         Bound()
     with pytest.raises(InputError, match="did you mean 'wandb'"):
         pretrain(settings(store, tmp_path / "other", sinks=("wandbb",)))

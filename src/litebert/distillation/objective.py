@@ -11,21 +11,43 @@ T tokens, S sequences, L labels, H width. Filling counts for nothing.
 """
 
 from collections.abc import Mapping
-from typing import cast
+from dataclasses import dataclass
+from typing import Literal, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from litebert.distillation.settings import DistillSettings
+from litebert.errors import InputError
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
 from litebert.tasks.encoding import TaskBatch
 from litebert.tasks.objective import SOFT_LOSSES, Outputs, TaskObjective, head_outputs, takes_segments
-from litebert.train.objective import Part
+from litebert.train.objective import Part, on_device
 
-LEAST_VARIANCE = 1e-6  # one token has none
+MIN_VARIANCE = 1e-6  # one token has none
 PROJECTION = "projection"  # a head, so that it is trained and saved with the rest
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistillSettings:
+    """The parts of the loss. ``hard`` is the share of the labels; the teacher's answers have the rest."""
+
+    temperature: float = 2.0
+    hard: float = 0.5
+    states: Literal["none", "final", "depths"] = "none"
+    states_weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.states_weight <= 0:
+            raise InputError(f"states_weight is {self.states_weight:g} but must be above 0", parameter="states_weight")
+        if self.hard == 1 and self.states == "none":
+            raise InputError("hard=1 learns nothing from the teacher; that is what finetune does", parameter="hard")
+
+    def weights(self) -> dict[str, float]:
+        """Of the parts of the loss, by name."""
+        found = {"task": self.hard, "soft": 1 - self.hard}
+        return found if self.states == "none" else {**found, "states": self.states_weight}
 
 
 class DistillObjective:
@@ -41,8 +63,7 @@ class DistillObjective:
     def tensors(self, batch: TaskBatch, device: torch.device) -> dict[str, Tensor]:
         tensors = self.own.tensors(batch, device)
         if self.settings.states != "none":
-            real = torch.arange(len(batch.ids)) < batch.num_tokens
-            tensors["real"] = real.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else real
+            tensors["real"] = on_device(torch.arange(len(batch.ids)) < batch.num_tokens, device)
         return tensors
 
     def parts(self, network: Network, tensors: Mapping[str, Tensor]) -> dict[str, Part]:
@@ -51,12 +72,12 @@ class DistillObjective:
         with torch.no_grad():
             taught, wanted = self._run(self.teacher, tensors, longest)
         parts = self.own.judge(answers, tensors, longest)
-        parts["soft"] = _without_right(
+        parts["soft"] = _without_accuracy(
             SOFT_LOSSES[self.own.kind](answers.scores, taught.scores, tensors, self.settings.temperature)
         )
         if self.settings.states != "none":
-            heads = cast(Mapping[str, nn.Module], network.heads)
-            parts["states"] = _without_right(_unlike(states, wanted, tensors["real"], _projection(heads)))
+            projection = cast(nn.ModuleDict, network.heads[PROJECTION]) if PROJECTION in network.heads else None
+            parts["states"] = _without_accuracy(_distance(states, wanted, tensors["real"], projection))
         return parts
 
     def _run(self, network: Network, tensors: Mapping[str, Tensor], longest: int) -> tuple[Outputs, list[Tensor]]:
@@ -87,35 +108,31 @@ def make_projection(student: Network, teacher: Network, settings: DistillSetting
     return nn.ModuleDict({name: nn.Linear(ours, theirs, bias=False) for name in names})
 
 
-def _projection(heads: Mapping[str, nn.Module]) -> nn.ModuleDict | None:
-    return cast(nn.ModuleDict, heads[PROJECTION]) if PROJECTION in heads else None
-
-
-def _unlike(states: list[Tensor], wanted: list[Tensor], real: Tensor, projection: nn.ModuleDict | None) -> Tensor:
-    """How far states (T, H) are from the teacher's, summed over the tokens: by the final ones, or at all depths."""
+def _distance(states: list[Tensor], wanted: list[Tensor], real: Tensor, projection: nn.ModuleDict | None) -> Tensor:
+    """Distance of states (T, H) from the teacher's, summed over the tokens: of the final ones, or at all depths."""
     if len(states) == 1:
         found = states[0] if projection is None else projection["layers"](states[0])
         apart = 1 - F.cosine_similarity(found.float(), wanted[0].float(), dim=-1)
         return apart.masked_fill(~real, 0.0).sum()
     total = states[0].new_zeros((), dtype=torch.float32)
-    for depth, place in enumerate(mapped_depths(len(states) - 1, len(wanted) - 1)):
+    for depth, other in enumerate(mapped_depths(len(states) - 1, len(wanted) - 1)):
         found = states[depth]
         if projection is not None:
             found = projection["layers" if depth else "embeddings"](found)
-        target = wanted[place].float()
+        target = wanted[other].float()
         apart = (found.float() - target).square().mean(-1)
         total = total + apart.masked_fill(~real, 0.0).sum() / _variance(target, real)
     return total / len(states)
 
 
 def _variance(states: Tensor, real: Tensor) -> Tensor:
-    """How far states (T, H) are from their mean, squared, on average."""
+    """The variance of states (T, H), averaged over the width."""
     count, outside = real.sum(), ~real[:, None]
     centre = states.masked_fill(outside, 0.0).sum(0) / count
     away = (states - centre).square().mean(-1).masked_fill(~real, 0.0)
-    return (away.sum() / count).clamp_min(LEAST_VARIANCE)
+    return (away.sum() / count).clamp_min(MIN_VARIANCE)
 
 
-def _without_right(loss: Tensor) -> Part:
-    """A part of the loss in which nothing is right or wrong."""
+def _without_accuracy(loss: Tensor) -> Part:
+    """A part of the loss without right and wrong predictions."""
     return Part(loss, torch.full_like(loss.detach(), float("nan")))

@@ -2,7 +2,7 @@
 
 One step of training (or one pass of inference) runs under torch's ``FakeTensorMode``, which works out shapes and types
 but neither computes nor takes memory. On the way every block of memory is recorded: when it comes and goes and what it
-is for (autograd's hooks tell what is kept for the backward pass). So is the arithmetic of every matrix product, by the
+is for (autograd's hooks show what is kept for the backward pass). So is the arithmetic of every matrix product, by the
 formulas of torch's ``FlopCounterMode``.
 
 One record holds for batches of any size. It is made with a prime number of sequences (or cycles of mixed lengths) and
@@ -11,12 +11,13 @@ elements the first divides grows with the tokens, one that the second divides gr
 others stay as they are.
 """
 
+import bisect
 import functools
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -36,19 +37,13 @@ from litebert.nn.config import EncoderConfig
 from litebert.nn.layout import Layout
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig, pretraining_network
 from litebert.planning.devices import DTYPES, Kind
-from litebert.planning.step import (
-    StepSettings,
-    build_network,
-    build_stepper,
-    cycle_of_lengths,
-    random_batch,
-)
+from litebert.planning.step import StepSettings, build_network, build_stepper, cycle_of_lengths, random_batch
 from litebert.pretraining.objective import Pretraining
 from litebert.pretraining.vocabulary_loss import IN_CACHE
 
 Part = Literal["weights", "gradients", "optimiser", "half_weights", "activations", "scores", "temporary"]
 Growth = Literal["fixed", "tokens", "positions", "scores"]
-PARTS: tuple[Part, ...] = ("weights", "gradients", "optimiser", "half_weights", "activations", "scores", "temporary")
+PARTS: tuple[Part, ...] = get_args(Part)
 SEQUENCE_PRIMES = (101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 251, 257, 263, 269, 271)
 POSITION_PRIMES = (61, 59, 53, 47, 43, 41, 37)  # doubled at most IN_CACHE, so that the logits are made in one piece
 
@@ -128,7 +123,7 @@ class Memory:
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What one step was seen to do, with what is needed to tell the same of a batch of another size."""
+    """What one step did, with what is needed to scale it to a batch of another size."""
 
     settings: StepSettings
     padded: bool  # whether attention pads
@@ -145,7 +140,7 @@ class Record:
     repeated_flops_per_token: float  # what checkpointing computes again, which is not the model's
 
     def memory(self, tokens: int) -> Memory:
-        """The worst moment of the step on so many tokens."""
+        """The worst moment of the step on a batch of this many tokens."""
         settings, sizes = self.settings, self._sizes(tokens)
         shares = np.array([self._compiled_share(name) if settings.compiled else 1.0 for name in PARTS])
         changes = np.zeros((len(PARTS), len(self.phases) + 1))
@@ -159,33 +154,26 @@ class Record:
 
     def largest_tokens(self, usable_bytes: float) -> int:
         """The most tokens that fit, in whole sequences; 0 where not even one does."""
-        length = self.settings.length
+        length, most = self.settings.length, 1
 
-        def fits(sequences: int) -> bool:
-            return self.memory(sequences * length).total <= usable_bytes
+        def needed(sequences: int) -> float:
+            return self.memory(sequences * length).total
 
-        most = 1
-        while fits(most):
+        while needed(most) <= usable_bytes:
             most *= 2
-        least = most // 2
-        while most - least > 1:
-            middle = (least + most) // 2
-            least, most = (middle, most) if fits(middle) else (least, middle)
-        return least * length
+        return length * bisect.bisect_right(range(1, most), usable_bytes, key=needed)
 
     def kept_bytes(self, tokens: int) -> float:
         """What is kept for the backward pass."""
         return float(self._sizes(tokens)[self.part == PARTS.index("activations")].sum())
 
     def _sizes(self, tokens: int) -> npt.NDArray[np.float64]:
-        """The bytes of every block for a batch of so many tokens."""
+        """The bytes of every block for a batch of this many tokens."""
         settings = self.settings
         masked = max(1.0, settings.mask_rate * tokens)
-        at_once = masked
-        if settings.chunk:
-            # The plain loss goes through the masked positions by the cacheful on a CPU (vocabulary_loss.py).
-            small = settings.kind == "cpu" and not settings.elastic
-            at_once = min(masked, settings.chunk, IN_CACHE if small else settings.chunk)
+        # The plain loss goes through the masked positions by the cacheful on a CPU (vocabulary_loss.py).
+        small = settings.chunk and settings.kind == "cpu" and not settings.elastic
+        at_once = min(masked, settings.chunk or masked, IN_CACHE if small else masked)
         factors: dict[Growth, float] = {
             "fixed": 1.0,
             "tokens": tokens / (self.cycles * self.cycle_tokens),
@@ -242,7 +230,7 @@ def _train(
 ) -> list[Tensor]:
     """Take a step; gives the optimiser's state."""
     eager = replace(settings, compiled=False, checkpointing=False, logit_chunk=settings.chunk)
-    stepper, stage = build_stepper(network, eager, torch.device("cpu"), batch.num_tokens)
+    stepper, stage = build_stepper(network, eager, torch.device("cpu"))
     # Set here because a stepper with checkpointing on a CPU changes how this process frees memory.
     network.encoder.checkpointing = settings.checkpointing
     stepper.scaler = torch.amp.GradScaler("cpu", enabled=False)  # it looks at the gradients, which have no values
@@ -320,8 +308,7 @@ class _Recorder(TorchDispatchMode):
             return
         number = self._blocks[address] = len(self.born)
         self._references[number] = weakref.ref(storage, functools.partial(self._is_gone, number, address))
-        elements = storage.nbytes() // tensor.element_size()
-        growth = self._growth(elements)
+        growth = self._growth(storage.nbytes() // tensor.element_size())
         self.born.append(max(len(self.phases) - 1, 0))
         self.parts.append("scores" if growth == "scores" else part)
         self.growth.append(growth)

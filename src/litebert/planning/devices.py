@@ -55,35 +55,39 @@ class Device:
         return "bf16" if "bf16" in self.flops else "fp16"
 
 
+VENDORS = "all are the vendor's; of the rates 80% are taken to be reached, as measured on an H200"
 NAMED: dict[str, Device] = {
-    "h200": Device(
-        name="h200",
-        label="an H200",
-        kind="cuda",
-        memory_bytes=139 * GIB,
-        flops={"fp32": 67e12 * REACHED_SHARE, "bf16": 793e12, "fp16": 793e12},
-        bandwidth=4.8e12,
-        figures="memory and the half-precision rate measured; the fp32 rate and the bandwidth are the vendor's",
-    ),
-    "a100": Device(
-        name="a100",
-        label="an A100 (80 GB)",
-        kind="cuda",
-        memory_bytes=79 * GIB,
-        flops={"fp32": 19.5e12 * REACHED_SHARE, "bf16": 312e12 * REACHED_SHARE, "fp16": 312e12 * REACHED_SHARE},
-        bandwidth=2.04e12,
-        figures="all are the vendor's; of the rates 80% are taken to be reached, as measured on an H200",
-    ),
-    "t4": Device(
-        name="t4",
-        label="a T4 (16 GB)",
-        kind="cuda",
-        memory_bytes=14.5 * GIB,
-        flops={"fp32": 8.1e12 * REACHED_SHARE, "fp16": 65e12 * REACHED_SHARE},
-        bandwidth=0.32e12,
-        flash=False,
-        figures="all are the vendor's; of the rates 80% are taken to be reached, as measured on an H200",
-    ),
+    device.name: device
+    for device in (
+        Device(
+            name="h200",
+            label="an H200",
+            kind="cuda",
+            memory_bytes=139 * GIB,
+            flops={"fp32": 67e12 * REACHED_SHARE, "bf16": 793e12, "fp16": 793e12},
+            bandwidth=4.8e12,
+            figures="memory and the half-precision rate measured; the fp32 rate and the bandwidth are the vendor's",
+        ),
+        Device(
+            name="a100",
+            label="an A100 (80 GB)",
+            kind="cuda",
+            memory_bytes=79 * GIB,
+            flops={"fp32": 19.5e12 * REACHED_SHARE, "bf16": 312e12 * REACHED_SHARE, "fp16": 312e12 * REACHED_SHARE},
+            bandwidth=2.04e12,
+            figures=VENDORS,
+        ),
+        Device(
+            name="t4",
+            label="a T4 (16 GB)",
+            kind="cuda",
+            memory_bytes=14.5 * GIB,
+            flops={"fp32": 8.1e12 * REACHED_SHARE, "fp16": 65e12 * REACHED_SHARE},
+            bandwidth=0.32e12,
+            flash=False,
+            figures=VENDORS,
+        ),
+    )
 }
 DEVICE_NAMES = (*NAMED, "cpu", "auto")
 
@@ -139,19 +143,16 @@ def _this_machine(precision: Precision | None) -> Device:
 
 def product_rate(device: torch.device, precision: Precision) -> float:
     """Operations per second of a large matrix product in this precision, measured."""
-    seconds = _product_seconds(device, precision)
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats(device)
-    return 2.0 * PRODUCT_SIZES[device.type] ** 3 / seconds
-
-
-def _product_seconds(device: torch.device, precision: Precision) -> float:
     size = PRODUCT_SIZES[device.type]
     draw = torch.Generator(device).manual_seed(0)  # a run's own random numbers stay as they are
     left, right = (torch.randn(size, size, device=device, generator=draw).to(DTYPES[precision]) for _ in range(2))
     out = torch.empty_like(left)
-    return _best_seconds(lambda: torch.mm(left, right, out=out), device, PRODUCT_SECONDS[device.type])
+    seconds = _best_seconds(lambda: torch.mm(left, right, out=out), device, PRODUCT_SECONDS[device.type])
+    if device.type == "cuda":
+        del left, right, out
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+    return 2.0 * size**3 / seconds
 
 
 def _copy_rate(device: torch.device) -> float:

@@ -1,9 +1,10 @@
-"""``make_plan``: what a model will cost before anything is run, as numbers. ``table.py`` puts them into words."""
+"""What a model will cost before anything is run, as numbers; ``table.py`` puts them into words.
+
+``litebert.plan`` checks what a user gives and calls ``make_plan``.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TypeVar
 
 from litebert.checkpoints.folder import model_config
 from litebert.errors import InputError
@@ -12,8 +13,9 @@ from litebert.parameters import parse_duration
 from litebert.planning.arithmetic import PURPOSES, Purpose
 from litebert.planning.count import Memory, Parameters, count_parameters, record_step
 from litebert.planning.devices import Device, find_device
-from litebert.planning.step import OPTIMISERS, PRECISIONS, Measured, StepSettings
-from litebert.planning.step import measure as take_measured_steps
+from litebert.planning.step import Measured, Optimiser, StepSettings
+from litebert.planning.step import measure as measure_steps
+from litebert.train.settings import Precision
 
 PAPER_TOKENS = 125_000 * 4096 * 512  # the full recipe of the ALBERT paper (section 4.1)
 USUAL_TOKENS = {"cuda": 16384, "cpu": 4096}
@@ -27,20 +29,6 @@ TRAFFIC = {(True, False): 16.0, (True, True): 8.5, (False, False): 4.2, (False, 
 # Kernels that a layer starts one after another; a short step takes as long as starting them.
 LAUNCHES = {(True, False): 70, (True, True): 25, (False, False): 20, (False, True): 8}
 LAUNCH_SECONDS = 6e-6
-
-Choice = TypeVar("Choice", bound=str)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanRequest:
-    """What a plan is made for, checked and with every default filled in."""
-
-    device: Device
-    step: StepSettings
-    tokens: int  # of a batch
-    budget_seconds: float | None = None
-    corpus_tokens: float | None = None
-    measure_steps: int = 0  # 0: predict only
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,11 +57,12 @@ class Plan:
     """What one model costs."""
 
     model: str
-    request: PlanRequest
+    device: Device
+    step: StepSettings
+    tokens: int  # of a batch
     parameters: Parameters
     flops_per_token: Mapping[Purpose, float]
     memory: Mapping[Purpose, Memory]
-    fits: bool
     largest_tokens: int  # the largest batch that fits, in whole sequences; 0 where not even one does
     speed: Speed
     budget: Budget | None
@@ -82,96 +71,89 @@ class Plan:
     @property
     def peak(self) -> Memory:
         """The memory of what was asked about."""
-        return self.memory[self.request.step.purpose]
+        return self.memory[self.step.purpose]
+
+    @property
+    def fits(self) -> bool:
+        return self.peak.total <= self.device.usable_bytes
 
     @property
     def flops_per_step(self) -> float:
-        return self.flops_per_token[self.request.step.purpose] * self.request.tokens
+        return self.flops_per_token[self.step.purpose] * self.tokens
 
 
 def make_plan(
-    model: str | Path,
+    model: str,
     *,
     overrides: Sequence[str] = (),
-    device: str | Device = "auto",
-    purpose: str = "pretrain",
+    device: str = "auto",
+    purpose: Purpose = "pretrain",
     tokens: int | None = None,
     length: int | None = None,
     mixed: bool = False,
-    precision: str | None = None,
-    optimiser: str = "adamw",
+    precision: Precision | None = None,
+    optimiser: Optimiser = "adamw",
     checkpointing: bool = False,
     compiled: bool = False,
-    budget: str | float | None = None,
+    budget: str | None = None,
     corpus_tokens: float | None = None,
     measure: bool = False,
     steps: int = 3,
 ) -> Plan:
     """Parameters, arithmetic, memory and time of a preset or a model folder.
 
-    ``overrides`` are words such as ``num_layers=6``; ``budget`` is a time such as ``"2h"``, or seconds. ``measure``
-    takes real pretraining ``steps`` on this machine and goes by their speed.
+    ``overrides`` are words such as ``num_layers=6``; ``budget`` is a time such as ``"2h"``. ``measure`` takes real
+    pretraining ``steps`` on this machine and goes by their speed.
     """
-    config = model_config(str(model), list(overrides)).encoder
-    chosen = None if precision is None else _choice("precision", precision, PRECISIONS)
-    chosen_purpose = _choice("purpose", purpose, PURPOSES)
-    chosen_optimiser = _choice("optimiser", optimiser, OPTIMISERS)
-    for name, value in (("tokens", tokens), ("length", length), ("steps", steps), ("corpus_tokens", corpus_tokens)):
-        if value is not None and value < 1:
-            raise InputError(f"{name} is {value} but must be 1 or more")
-    seconds = parse_duration(budget) if isinstance(budget, str) else budget
-    if measure and (chosen_purpose != "pretrain" or chosen_optimiser != "adamw"):
+    config = model_config(model, list(overrides)).encoder
+    if measure and (purpose != "pretrain" or optimiser != "adamw"):
         raise InputError(f"measure takes pretraining steps with adamw, not {purpose} steps with {optimiser}")
-    found = find_device(device, chosen) if isinstance(device, str) else device
+    seconds = None if budget is None else parse_duration(budget)
+    found = find_device(device, precision)
     if measure and found.name not in ("auto", "cpu"):
         raise InputError(f"measure takes steps on this machine, not on {found.label}; use device auto")
-    chosen = chosen or found.usual_precision
-    if chosen not in found.flops:
-        raise InputError(f"{found.label} has no {chosen}; use precision {found.usual_precision}")
+    precision = precision or found.usual_precision
+    if precision not in found.flops:
+        raise InputError(f"{found.label} has no {precision}; use precision {found.usual_precision}")
     tokens = tokens or USUAL_TOKENS[found.kind]
     step = StepSettings(
-        purpose=chosen_purpose,
+        purpose=purpose,
         kind=found.kind,
-        length=_length(str(model), config, tokens, length),
+        length=_length(model, config, tokens, length),
         mixed=mixed,
-        precision=chosen,
-        optimiser=chosen_optimiser,
+        precision=precision,
+        optimiser=optimiser,
         checkpointing=checkpointing,
         compiled=compiled,
         flash=found.flash,
     )
-    request = PlanRequest(
+    records = {each: record_step(config, step.for_purpose(each)) for each in PURPOSES}
+    flops = {each: record.flops_per_token for each, record in records.items()}
+    measured = measure_steps(config, step, tokens, steps) if measure else None
+    predicted = tokens / _seconds_per_step(config, step, found, tokens)
+    rate = measured.tokens_per_second if measured else predicted
+    bought = None
+    if seconds is not None:
+        read = seconds * rate
+        epochs = None if corpus_tokens is None else read / corpus_tokens
+        bought = Budget(seconds=seconds, tokens=int(read), steps=int(read / tokens), epochs=epochs)
+    return Plan(
+        model=model,
         device=found,
         step=step,
         tokens=tokens,
-        budget_seconds=seconds,
-        corpus_tokens=corpus_tokens,
-        measure_steps=steps if measure else 0,
-    )
-    return plan_for(str(model), config, request)
-
-
-def plan_for(model: str, config: EncoderConfig, request: PlanRequest) -> Plan:
-    """The plan of one encoder for a request that is complete."""
-    records = {purpose: record_step(config, request.step.for_purpose(purpose)) for purpose in PURPOSES}
-    record = records[request.step.purpose]
-    memory = {purpose: record.memory(request.tokens) for purpose, record in records.items()}
-    usable = request.device.usable_bytes
-    flops = {purpose: record.flops_per_token for purpose, record in records.items()}
-    measured = None
-    if request.measure_steps:
-        measured = take_measured_steps(config, request.step, request.tokens, request.measure_steps)
-    speed = _speed(config, request, flops[request.step.purpose], measured)
-    return Plan(
-        model=model,
-        request=request,
         parameters=count_parameters(config),
         flops_per_token=flops,
-        memory=memory,
-        fits=memory[request.step.purpose].total <= usable,
-        largest_tokens=record.largest_tokens(usable),
-        speed=speed,
-        budget=_budget(request, speed),
+        memory={each: record.memory(tokens) for each, record in records.items()},
+        largest_tokens=records[purpose].largest_tokens(found.usable_bytes),
+        speed=Speed(
+            tokens_per_second=rate,
+            predicted_tokens_per_second=predicted,
+            seconds_per_step=tokens / rate,
+            share_of_device=rate * flops[purpose] / found.flops[precision],
+            paper_run_seconds=PAPER_TOKENS / rate,
+        ),
+        budget=bought,
         measured=measured,
     )
 
@@ -188,44 +170,16 @@ def _length(model: str, config: EncoderConfig, tokens: int, length: int | None) 
     return length
 
 
-def _speed(config: EncoderConfig, request: PlanRequest, flops: float, measured: Measured | None) -> Speed:
-    predicted = request.tokens / _seconds_per_step(config, request)
-    tokens_per_second = measured.tokens_per_second if measured else predicted
-    return Speed(
-        tokens_per_second=tokens_per_second,
-        predicted_tokens_per_second=predicted,
-        seconds_per_step=request.tokens / tokens_per_second,
-        share_of_device=tokens_per_second * flops / request.device.flops[request.step.precision],
-        paper_run_seconds=PAPER_TOKENS / tokens_per_second,
-    )
-
-
-def _seconds_per_step(config: EncoderConfig, request: PlanRequest) -> float:
-    step, device = request.step, request.device
+def _seconds_per_step(config: EncoderConfig, step: StepSettings, device: Device, tokens: int) -> float:
     record = record_step(config, step)
     trains, compiled = step.trains, step.compiled
     passes = 4 / 3 if step.checkpointing and trains else 1.0
     plain = replace(step, checkpointing=False, compiled=False, logit_chunk=step.chunk)
     if not trains:
         plain = replace(plain, purpose="finetune")  # inference keeps nothing, but passes the same tensors on
-    kept = record_step(config, plain).kept_bytes(request.tokens)
-    arithmetic = request.tokens * (record.flops_per_token + record.repeated_flops_per_token)
+    kept = record_step(config, plain).kept_bytes(tokens)
+    arithmetic = tokens * (record.flops_per_token + record.repeated_flops_per_token)
     seconds = arithmetic / device.flops[step.precision] + TRAFFIC[trains, compiled] * passes * kept / device.bandwidth
     if device.kind == "cpu":
         return seconds
     return max(seconds, LAUNCHES[trains, compiled] * config.num_layers * passes * LAUNCH_SECONDS)
-
-
-def _budget(request: PlanRequest, speed: Speed) -> Budget | None:
-    if request.budget_seconds is None:
-        return None
-    tokens = request.budget_seconds * speed.tokens_per_second
-    epochs = None if request.corpus_tokens is None else tokens / request.corpus_tokens
-    return Budget(seconds=request.budget_seconds, tokens=int(tokens), steps=int(tokens / request.tokens), epochs=epochs)
-
-
-def _choice(name: str, value: str, allowed: tuple[Choice, ...]) -> Choice:
-    for one in allowed:
-        if one == value:
-            return one
-    raise InputError(f"{name} is '{value}' but must be one of {', '.join(allowed)}")

@@ -6,13 +6,14 @@ takes such steps in a process of their own, so that the memory they take is thei
 """
 
 import dataclasses
+import itertools
 import json
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -27,17 +28,15 @@ from litebert.nn.network import PRETRAINING_HEADS, HeadName, Network, pretrainin
 from litebert.planning.arithmetic import MASKED_SHARE, Purpose
 from litebert.planning.devices import Kind
 from litebert.pretraining.elastic import WEIGHTS, Elastic, shallower_depths
-from litebert.pretraining.objective import LOGIT_CHUNK, Pretraining, order_sums
+from litebert.pretraining.objective import LOGIT_CHUNK, Pretraining
 from litebert.system import peak_resident_bytes
 from litebert.train.objective import Objective, Part, Stage
 from litebert.train.parallel import Ranks
-from litebert.train.schedules import ScheduleSettings
 from litebert.train.settings import Bound, OptimiserSettings, Precision, TrainSettings
 from litebert.train.stepper import Stepper
 
 Optimiser = Literal["adamw", "lamb", "muon", "sgd"]
-PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16", "fp16")
-OPTIMISERS: tuple[Optimiser, ...] = ("adamw", "lamb", "muon", "sgd")
+OPTIMISERS: tuple[Optimiser, ...] = get_args(Optimiser)
 WARM_UP_STEPS = {"cpu": 1, "cuda": 3}  # the first makes the optimiser's state, compiled code and the like
 
 
@@ -87,12 +86,12 @@ def cycle_of_lengths(length: int, mixed: bool) -> list[int]:
 
 def lengths_for(tokens: int, length: int, mixed: bool) -> list[int]:
     """Sequence lengths that add up to ``tokens``."""
-    cycle = cycle_of_lengths(length, mixed)
-    lengths: list[int] = []
-    left = tokens
-    while left > 0:
-        lengths.append(min(cycle[len(lengths) % len(cycle)], left))
-        left -= lengths[-1]
+    lengths, left = [], tokens
+    for each in itertools.cycle(cycle_of_lengths(length, mixed)):
+        if left <= 0:
+            break
+        lengths.append(min(each, left))
+        left -= each
     return lengths
 
 
@@ -129,7 +128,7 @@ class Classification(Pretraining):
     """Fine-tuning as a plan counts it: two labels a sequence, which is what the order head alone is."""
 
     def heads(self, network: Network, states: Tensor, layout: Layout, tensors: Mapping[str, Tensor]) -> dict[str, Part]:
-        return {"order": order_sums(network, states, layout, tensors["order_labels"], even=False)}
+        return self.order(network, states, layout, tensors["order_labels"])
 
 
 def build_network(config: EncoderConfig, settings: StepSettings) -> Network:
@@ -138,32 +137,30 @@ def build_network(config: EncoderConfig, settings: StepSettings) -> Network:
     return pretraining_network(config, heads[settings.purpose])
 
 
-def build_stepper(network: Network, settings: StepSettings, device: torch.device, tokens: int) -> tuple[Stepper, Stage]:
-    """What takes steps of training, and the stage that it takes them of."""
+def build_stepper(
+    network: Network, settings: StepSettings, device: torch.device, optimiser: OptimiserSettings | None = None
+) -> tuple[Stepper, Stage]:
+    """The stepper of the trainer, and the stage that it takes steps of.
+
+    SGD is there for comparison only, as AdamW: what that keeps is left out where the state is counted.
+    """
     half_residual = settings.purpose == "pretrain" if settings.half_residual is None else settings.half_residual
     train = TrainSettings(
         bound=Bound(steps=1),
-        # SGD is there for comparison only; what it keeps is left out where the state is counted
-        optimiser=OptimiserSettings(name="adamw" if settings.optimiser == "sgd" else settings.optimiser),
-        schedule=ScheduleSettings(),
-        batch_tokens=((0.0, tokens),),
-        micro_tokens=tokens,
+        optimiser=optimiser or OptimiserSettings(name=settings.optimiser if settings.optimiser != "sgd" else "adamw"),
         precision=settings.precision,
         half_residual=half_residual,
         compiled=settings.compiled,
         checkpointing=settings.checkpointing,
     )
-    stage = Stage("plan", 0.0, cast(Any, None), _objective(network.config.encoder, settings), weights=WEIGHTS)
-    return Stepper(network, [stage], train, Ranks(0, 1, device, None)), stage
-
-
-def _objective(config: EncoderConfig, settings: StepSettings) -> Objective:
+    depth = network.config.encoder.num_layers
+    objective: Objective = Pretraining(settings.length, settings.chunk, depth)
     if settings.purpose == "finetune":
-        return Classification(settings.length)
-    depth = config.num_layers
-    deepest = Pretraining(settings.length, settings.chunk, depth)
-    shallower = shallower_depths(depth, depth) if settings.elastic else ()
-    return Elastic(deepest, shallower, seed=0) if shallower else deepest
+        objective = Classification(settings.length)
+    elif settings.elastic and shallower_depths(depth, depth):
+        objective = Elastic(Pretraining(settings.length, settings.chunk, depth), shallower_depths(depth, depth), seed=0)
+    stage = Stage("plan", 0.0, cast(Any, None), objective, weights=WEIGHTS)
+    return Stepper(network, [stage], train, Ranks.alone(device)), stage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +176,7 @@ class Measured:
 
 
 def measure(config: EncoderConfig, settings: StepSettings, tokens: int, steps: int) -> Measured:
-    """Take so many steps on so many tokens each, after a warm-up, in a fresh process."""
+    """Take ``steps`` steps on ``tokens`` each, after a warm-up, in a fresh process."""
     request = [dataclasses.asdict(config), dataclasses.asdict(settings), tokens, steps]
     command = [sys.executable, "-m", "litebert.planning.step"]
     done = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, check=False)
@@ -199,7 +196,7 @@ def take_steps(config: EncoderConfig, settings: StepSettings, tokens: int, steps
     lengths = lengths_for(tokens, settings.length, settings.mixed)
     batch = random_batch(config, lengths, max(1, round(settings.mask_rate * tokens)))
     network = build_network(config, settings).to(device)
-    stepper, stage = build_stepper(network, settings, device, tokens)
+    stepper, stage = build_stepper(network, settings, device)
     for number in range(WARM_UP_STEPS[device.type]):
         stepper.step(number, stage, [batch], 1.0)
     stepper.wait()

@@ -1,7 +1,7 @@
 """A plan for people: a table with a column for each model, a sentence for each below it; and a plan as plain values."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from litebert.parameters import format_duration
@@ -11,7 +11,6 @@ from litebert.planning.plan import PAPER_TOKENS, Plan
 if TYPE_CHECKING:
     from rich.console import Console
 
-Row = tuple[str, Callable[[Plan], str]]
 DOING = {"infer": "inference on", "finetune": "a fine-tuning step on", "pretrain": "a pretraining step on"}
 
 
@@ -19,96 +18,82 @@ def print_plans(plans: Sequence[Plan], console: "Console") -> None:
     """The table, what its figures rest on, and the sentences."""
     from rich.table import Table
 
-    request = plans[0].request
-    step = request.step
+    first = plans[0]
+    step = first.step
     how: list[str] = [step.precision]
     if step.trains:
         how += [step.optimiser, *["checkpointing"] * step.checkpointing]
     how += ["compiled"] * step.compiled
-    table = Table(title=f"{request.tokens:,} tokens in a batch, {', '.join(how)}", title_justify="left")
+    table = Table(title=f"{first.tokens:,} tokens in a batch, {', '.join(how)}", title_justify="left")
     table.add_column("")
     for plan in plans:
         table.add_column(plan.model, justify="right")
-    for section in (_parameters(), _arithmetic(), _memory(), _time(plans[0])):
-        for label, cell in section:
-            table.add_row(label, *(cell(plan) for plan in plans))
+    columns = [_rows(plan) for plan in plans]
+    for section in zip(*columns, strict=True):
+        for label in section[0]:
+            table.add_row(label, *(column[label] for column in section))
         table.add_section()
     console.print(table)
-    console.print(f"{request.device.label}: {request.device.figures}.", style="dim", highlight=False)
+    console.print(f"{first.device.label}: {first.device.figures}.", style="dim", highlight=False)
     for plan in plans:
         console.print(sentence(plan), highlight=False, soft_wrap=not console.is_terminal)
 
 
-def _parameters() -> list[Row]:
-    return [
-        ("parameters, encoder and pooler", lambda p: f"{p.parameters.bare:,}"),
-        ("  embeddings", lambda p: f"{p.parameters.embeddings:,}"),
-        ("  attention", lambda p: f"{p.parameters.attention:,}"),
-        ("  feed-forward", lambda p: f"{p.parameters.feed_forward:,}"),
-        ("  pooler", lambda p: f"{p.parameters.pooler:,}"),
-        ("with pretraining heads", lambda p: f"{p.parameters.with_heads:,}"),
-    ]
-
-
-def _arithmetic() -> list[Row]:
-    return [
-        ("sequence length", lambda p: str(p.request.step.length)),
-        ("MFLOP per token: inference", lambda p: f"{p.flops_per_token['infer'] / 1e6:,.0f}"),
-        ("  fine-tuning", lambda p: f"{p.flops_per_token['finetune'] / 1e6:,.0f}"),
-        ("  pretraining", lambda p: f"{p.flops_per_token['pretrain'] / 1e6:,.0f}"),
-    ]
-
-
-def _memory() -> list[Row]:
-    return [
-        ("memory: inference", lambda p: gib(p.memory["infer"].total)),
-        ("  fine-tuning", lambda p: gib(p.memory["finetune"].total)),
-        ("  pretraining", lambda p: gib(p.memory["pretrain"].total)),
-        ("the peak comes in", lambda p: p.peak.at),
-        ("  weights", lambda p: gib(p.peak.weights + p.peak.half_weights)),
-        ("  gradients, optimiser", lambda p: gib(p.peak.gradients + p.peak.optimiser)),
-        ("  activations", lambda p: gib(p.peak.activations + p.peak.temporary + p.peak.gaps)),
-        ("  vocabulary scores", lambda p: gib(p.peak.scores)),
-        ("  Python and torch", lambda p: gib(p.peak.runtime)),
-    ]
-
-
-def _time(first: Plan) -> list[Row]:
-    rows: list[Row] = []
-    if first.measured:
-        rows.append(("measured peak memory", lambda p: gib(p.measured.memory_bytes) if p.measured else ""))
-        rows.append(
-            ("  predicted / measured", lambda p: f"{p.peak.total / p.measured.memory_bytes:.2f}" if p.measured else "")
-        )
-    rows += [
-        ("fits", lambda p: "yes" if p.fits else "NO"),
-        ("largest batch that fits, tokens", lambda p: f"{p.largest_tokens:,}"),
-        ("tokens/s" + (" (measured)" if first.measured else ""), lambda p: f"{p.speed.tokens_per_second:,.0f}"),
-        ("  share of the device's rate", lambda p: f"{p.speed.share_of_device:.0%}"),
-    ]
-    if first.budget:
-        rows.append(("tokens in the budget", lambda p: large_number(p.budget.tokens) if p.budget else ""))
-        if first.request.step.trains:
-            rows.append(("  steps", lambda p: f"{p.budget.steps:,}" if p.budget else ""))
-        if first.budget.epochs is not None:
-            rows.append(("  epochs", lambda p: f"{p.budget.epochs:.3g}" if p.budget and p.budget.epochs else ""))
-    if first.request.step.purpose == "pretrain":
-        rows.append(("the paper's full run", lambda p: format_duration(p.speed.paper_run_seconds)))
-    return rows
+def _rows(plan: Plan) -> list[dict[str, str]]:
+    """The sections of a model's column; plans that are shown together have the same rows."""
+    counts, memory, peak, speed = plan.parameters, plan.memory, plan.peak, plan.speed
+    parameters = {
+        "parameters, encoder and pooler": counts.bare,
+        "  embeddings": counts.embeddings,
+        "  attention": counts.attention,
+        "  feed-forward": counts.feed_forward,
+        "  pooler": counts.pooler,
+        "with pretraining heads": counts.with_heads,
+    }
+    arithmetic = {
+        "sequence length": str(plan.step.length),
+        "MFLOP per token: inference": f"{plan.flops_per_token['infer'] / 1e6:,.0f}",
+        "  fine-tuning": f"{plan.flops_per_token['finetune'] / 1e6:,.0f}",
+        "  pretraining": f"{plan.flops_per_token['pretrain'] / 1e6:,.0f}",
+    }
+    by_part = {
+        "memory: inference": gib(memory["infer"].total),
+        "  fine-tuning": gib(memory["finetune"].total),
+        "  pretraining": gib(memory["pretrain"].total),
+        "the peak comes in": peak.at,
+        "  weights": gib(peak.weights + peak.half_weights),
+        "  gradients, optimiser": gib(peak.gradients + peak.optimiser),
+        "  activations": gib(peak.activations + peak.temporary + peak.gaps),
+        "  vocabulary scores": gib(peak.scores),
+        "  Python and torch": gib(peak.runtime),
+    }
+    time = {}
+    if plan.measured:
+        time["measured peak memory"] = gib(plan.measured.memory_bytes)
+        time["  predicted / measured"] = f"{peak.total / plan.measured.memory_bytes:.2f}"
+    time["fits"] = "yes" if plan.fits else "NO"
+    time["largest batch that fits, tokens"] = f"{plan.largest_tokens:,}"
+    time["tokens/s" + (" (measured)" if plan.measured else "")] = f"{speed.tokens_per_second:,.0f}"
+    time["  share of the device's rate"] = f"{speed.share_of_device:.0%}"
+    if plan.budget:
+        time["tokens in the budget"] = large_number(plan.budget.tokens)
+        if plan.step.trains:
+            time["  steps"] = f"{plan.budget.steps:,}"
+        if plan.budget.epochs is not None:
+            time["  epochs"] = f"{plan.budget.epochs:.3g}"
+    if plan.step.purpose == "pretrain":
+        time["the paper's full run"] = format_duration(speed.paper_run_seconds)
+    return [{label: f"{count:,}" for label, count in parameters.items()}, arithmetic, by_part, time]
 
 
 def sentence(plan: Plan) -> str:
     """The answer in a sentence or two."""
-    request, device = plan.request, plan.request.device
-    step = request.step
+    device, step = plan.device, plan.step
     memory = f"{gib(plan.peak.total)} of {gib(device.memory_bytes)}"
-    size = f"{DOING[step.purpose]} {request.tokens:,} tokens takes {memory}"
+    size = f"{DOING[step.purpose]} {plan.tokens:,} tokens takes {memory}"
     if not plan.fits:
-        limit = (
-            f"the largest batch that fits has {plan.largest_tokens:,} tokens"
-            if plan.largest_tokens
-            else ("no batch fits")
-        )
+        largest = f"the largest batch that fits has {plan.largest_tokens:,} tokens"
+        limit = largest if plan.largest_tokens else "no batch fits"
         more = "" if step.checkpointing or not step.trains else "; checkpointing takes less"
         return f"{plan.model} does not fit on {device.label}: {size}; {limit}{more}."
     how = "measured" if plan.measured else "expected"
@@ -141,8 +126,7 @@ def large_number(number: float) -> str:
 
 def as_plain(plan: Plan) -> dict[str, Any]:
     """A plan as plain values, for ``--json``."""
-    request, counts, step = plan.request, plan.parameters, plan.request.step
-    purpose = step.purpose
+    counts, step, purpose = plan.parameters, plan.step, plan.step.purpose
     peak = dataclasses.asdict(plan.peak)
     speed = dataclasses.asdict(plan.speed)
     paper_run_seconds = speed.pop("paper_run_seconds")
@@ -152,7 +136,7 @@ def as_plain(plan: Plan) -> dict[str, Any]:
         "parameters_with_heads": counts.with_heads,
         "parameters_by_part": dataclasses.asdict(counts),
         "purpose": purpose,
-        "tokens": request.tokens,
+        "tokens": plan.tokens,
         "length": step.length,
         "mixed": step.mixed,
         "precision": step.precision,
@@ -165,7 +149,7 @@ def as_plain(plan: Plan) -> dict[str, Any]:
         "memory_bytes": int(plan.peak.total),
         "memory_bytes_by_purpose": {name: int(memory.total) for name, memory in plan.memory.items()},
         "memory_by_part": {name: size if isinstance(size, str) else int(size) for name, size in peak.items()},
-        "device": {**dataclasses.asdict(request.device), "usable_bytes": request.device.usable_bytes},
+        "device": {**dataclasses.asdict(plan.device), "usable_bytes": plan.device.usable_bytes},
         "fits": plan.fits,
         "largest_tokens": plan.largest_tokens,
         **speed,

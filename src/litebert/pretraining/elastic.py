@@ -19,19 +19,18 @@ from torch.utils.checkpoint import checkpoint
 from litebert.corpus.batches import Batch
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
-from litebert.pretraining.objective import Pretraining, on_device, order_sums, part_sums
-from litebert.pretraining.order import with_pull
+from litebert.pretraining.objective import Pretraining, part_sums, scale_order_gradient
 from litebert.pretraining.vocabulary_loss import IGNORED
-from litebert.train.objective import Part
+from litebert.train.objective import Part, on_device
 
-LEAST = 3  # layers; fewer where a quarter of all is fewer
+MIN_DEPTH = 3  # layers; fewer where a quarter of all is fewer
 EVERY = 2  # the shallower depth learns at every second masked position: its logits cost more time than its layers
 WEIGHTS = {"shallow_mlm": 0.5, "taught": 0.5, "shallow_order": 0.5}  # beside 1 for the deepest depth's own losses
 
 
 def shallower_depths(in_force: int, full: int) -> tuple[int, ...]:
     """The depths that may be drawn beside the one in force."""
-    return tuple(range(min(LEAST, max(1, round(full / 4))), in_force))
+    return tuple(range(min(MIN_DEPTH, max(1, round(full / 4))), in_force))
 
 
 def quarters(full: int) -> tuple[int, ...]:
@@ -65,16 +64,13 @@ class Elastic:
         layout = Layout(tensors["starts"], tensors["positions"], self.longest)
         states = network.encoder.states(tensors["ids"], layout, tensors["segments"], depth=self.depth)
         deep, shallow = states[self.depth], [states[depth] for depth in self.shallower]
-        places, chosen, pull = tensors["mask_positions"], tensors["shallower"], self.deep.pull
+        places, chosen, ratio = tensors["mask_positions"], tensors["shallower"], self.deep.order_grad_ratio
         student, other = (_chosen([each[some] for each in shallow], chosen) for some in (places[::EVERY], layout.first))
-        teacher, first = with_pull(deep[places], deep[layout.first], pull)
-        student, other = with_pull(student, other, pull)
+        teacher, first = scale_order_gradient(deep[places], deep[layout.first], ratio)
+        student, other = scale_order_gradient(student, other, ratio)
         parts = self._masked_lm(network, teacher, student, tensors["mask_targets"])
-        if "order" in network.heads:
-            for name, pooled in (("order", first), ("shallow_order", other)):
-                parts[name] = order_sums(
-                    network, pooled, _one_token_each(pooled), tensors["order_labels"], even=pull > 0
-                )
+        for name, pooled in (("order", first), ("shallow_order", other)):
+            parts |= self.deep.order(network, pooled, _one_token_each(pooled), tensors["order_labels"], name)
         return parts
 
     def _masked_lm(self, network: Network, deep: Tensor, student: Tensor, targets: Tensor) -> dict[str, Part]:

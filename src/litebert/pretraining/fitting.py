@@ -1,10 +1,10 @@
 """A recipe fitted to a run: to the time there is, and to a model to start from. Fields that the user set stay as set.
 
-Leaving word frequencies behind takes a number of steps, whatever the batch, so little time takes smaller batches. Much
-time takes larger ones, which it has enough steps for. And a recipe was found in runs of some length. In longer ones
-depth has grown, and the order loss set in, after as many steps. Rates are lower by the square root of the length, and
-weights decay less at each step, so that over the whole run they do not decay more. What a full rate can teach, it has
-taught after a number of tokens: from there on it falls, however long the run.
+A model needs a number of steps to do better than word frequencies, whatever the batch. So short budgets use smaller
+batches, and long ones, which have steps enough, larger ones. A recipe was tuned in runs of some length. Longer runs
+keep the absolute step at which depth grows and the order loss starts. Their rates are lower by the square root of the
+length, and weights decay less at each step, so that over the whole run they do not decay more. A full learning rate is
+useful for a number of tokens: from there on it falls, however long the run.
 """
 
 import math
@@ -18,13 +18,11 @@ from litebert.pretraining.recipe import Recipe, depth_stages, generator_layers, 
 from litebert.runs import RunInfo
 from litebert.train.settings import Bound
 
-LEAST_BATCH = 2048  # tokens; below that gradients are too noisy to be worth the update
+MIN_BATCH = 2048  # tokens; below that gradients are too noisy to be worth the update
 REACHED_SHARE = 0.4  # of the rate of large products that training reaches; a factor of two only moves the batch by one
 BATCHES = "batches.tokens"
-WITH_STEPS = (  # fitted by ``reference_steps``
-    *("growth.depths", "growth.order_from", "optimiser.rate", "optimiser.muon_rate", "optimiser.weight_decay"),
-)
-WITH_TOKENS = ("schedule.decay",)  # fitted by ``reference_tokens``
+OF_STEPS = ("growth.depths", "growth.order_from", "optimiser.rate", "optimiser.muon_rate", "optimiser.weight_decay")
+FITTED = (BATCHES, *OF_STEPS, "schedule.decay")  # OF_STEPS by ``reference_steps``, the last by ``reference_tokens``
 
 
 def fitted(recipe: Recipe, encoder: EncoderConfig, bound: Bound, peak: float, fixed: Collection[str] = ()) -> Recipe:
@@ -68,25 +66,23 @@ def recipe_for_warm_start(recipe: Recipe, layers: int, trained: int, fixed: Coll
     return changed(recipe, {name: value for name, value in others.items() if name not in fixed})
 
 
-def as_noted(recipe: Recipe, run: RunInfo | None, fixed: Collection[str] = ()) -> Recipe:
-    """The recipe fitted as a run was begun with, by its note."""
+def as_recorded(recipe: Recipe, run: RunInfo | None, fixed: Collection[str] = ()) -> Recipe:
+    """The recipe as it was fitted when a run was begun, from the record of that run."""
     noted = {} if run is None else nested(Recipe, run.settings.get("recipe", {}))
-    names = [BATCHES] if recipe.batches.min_steps or recipe.batches.max_steps else []
-    names += WITH_STEPS if recipe.reference_steps else ()
-    names += WITH_TOKENS if recipe.reference_tokens else ()
+    batches = bool(recipe.batches.min_steps or recipe.batches.max_steps)
+    by_run = (batches, *[bool(recipe.reference_steps)] * len(OF_STEPS), bool(recipe.reference_tokens))
     found = {}
-    for name in names:
+    for name, is_fitted in zip(FITTED, by_run, strict=True):
         group, _, field = name.partition(".")
-        if field in noted.get(group, {}) and name not in fixed:
+        if is_fitted and field in noted.get(group, {}) and name not in fixed:
             found[name] = _tuples(noted[group][field])
     return changed(recipe, found)
 
 
-def in_words(before: Recipe, after: Recipe) -> str:
-    """What fitting has changed, as words that ask for the same: ``batches.tokens=16384``."""
-    names = (BATCHES, *WITH_STEPS, *WITH_TOKENS)
-    fitted_ones = [name for name in names if value_of(before, name) != value_of(after, name)]
-    return " ".join(f"{name}={_word(value_of(after, name))}" for name in fitted_ones)
+def describe_changes(before: Recipe, after: Recipe) -> str:
+    """What fitting has changed, as words that give the same: ``batches.tokens=16384``."""
+    pairs = [(name, value_of(before, name), value_of(after, name)) for name in FITTED]
+    return " ".join(f"{name}={_word(new)}" for name, old, new in pairs if new != old)
 
 
 def _word(value: Any) -> str:
@@ -100,19 +96,16 @@ def _word(value: Any) -> str:
 
 def _tokens(recipe: Recipe, encoder: EncoderConfig, bound: Bound, peak: float) -> float:
     """How many tokens a bound holds, not counting steps."""
-    tokens = float("inf") if bound.tokens is None else float(bound.tokens)
-    if bound.seconds is not None:
-        tokens = min(tokens, bound.seconds * REACHED_SHARE * peak / _flops(recipe, encoder))
-    if bound.flops is not None:
-        tokens = min(tokens, bound.flops / _flops(recipe, encoder))
-    return tokens
+    tokens, each = math.inf if bound.tokens is None else float(bound.tokens), _flops(recipe, encoder)
+    seconds = math.inf if bound.seconds is None else bound.seconds * REACHED_SHARE * peak / each
+    return min(tokens, seconds, math.inf if bound.flops is None else bound.flops / each)
 
 
 def _with_batches(recipe: Recipe, tokens: float) -> Recipe:
     """The recipe with its batches halved or doubled until there are enough steps, and not too many."""
     sizes = [size for _, size in recipe.batches.tokens]
     smallest, largest, factor = min(sizes), max(sizes), 1.0
-    while tokens / (smallest * factor) < recipe.batches.min_steps and smallest * factor / 2 >= LEAST_BATCH:
+    while tokens / (smallest * factor) < recipe.batches.min_steps and smallest * factor / 2 >= MIN_BATCH:
         factor /= 2
     while recipe.batches.max_steps and recipe.batches.max_steps < tokens / (largest * factor) < float("inf"):
         factor *= 2

@@ -4,8 +4,8 @@ So the figures of two runs compare, and with those that other people report, how
 masked plainly unless the recipe's ``eval_masking`` says otherwise.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -14,17 +14,22 @@ from litebert.corpus.settings import BatchSettings, Order
 from litebert.corpus.store import Store
 from litebert.errors import InputError
 from litebert.nn.network import Network
-from litebert.pretraining.objective import LOGIT_CHUNK, AtDepths
+from litebert.pretraining.elastic import Elastic, quarters
+from litebert.pretraining.objective import LOGIT_CHUNK, AtDepths, Pretraining
+from litebert.pretraining.recipe import Recipe
+from litebert.pretraining.replaced import Replaced
+from litebert.pretraining.stages import batch_settings
 from litebert.train import precision
-from litebert.train.objective import SumsOf
+from litebert.train.objective import Learner, Objective, Stage, SumsOf
 from litebert.train.parallel import Ranks
-from litebert.train.settings import Precision
+from litebert.train.settings import Precision, TrainSettings
+from litebert.train.trainer import Evaluate
 
 HELD_OUT_RATE = 0.15
 ORDERS: tuple[Order, ...] = ("sop", "nsp")  # what can be asked of a pair: which is first, do they follow at all
-MOST_TOKENS = {"cpu": 1 << 16, "cuda": 1 << 20}  # of held-out text
+MAX_TOKENS = {"cpu": 1 << 16, "cuda": 1 << 20}  # of held-out text
 BATCH_TOKENS = 4096
-FEWEST_BATCHES = 16  # where the text is enough: a spread is taken over them
+MIN_BATCHES = 16  # where the text is enough: a spread is taken over them
 
 # Sums by kind: "mlm" and, for each order that pairs were made by, "sop" and "nsp"; of each batch (loss, right, items).
 # Those of fewer than all layers have names such as "depth_3_mlm".
@@ -41,45 +46,54 @@ def scored_depths(in_force: int, full: int, last: bool, others: Sequence[int] = 
     return (plain, *sorted({depth for depth in (in_force, *others) if depth < plain}))
 
 
-class HeldOut:
-    """The first ``most`` batches of held-out text, dealt out to the ranks."""
+def held_out_scores(
+    recipe: Recipe, layers: int, store: Store, train: TrainSettings, ranks: Ranks, *, last: Stage, most: int
+) -> Evaluate | None:
+    """Scores of a run on held-out text: the same ``most`` batches of a length, dealt out to the ranks.
 
-    def __init__(self, batches: Batches, most: int, ranks: Ranks) -> None:
-        self.batches, self.ranks = batches, ranks
-        self.count = min(most, batches.len(0))
+    They are taken at the length and the depths that go with those in training, in the ``last`` stage also at that of
+    all ``layers``. None where there is no held-out text.
+    """
+    if not store.split("held_out").num_tokens or not most:
+        return None
+    sources = {}
+    for length in {length for _, length in recipe.batches.lengths}:
+        plain = batch_settings(recipe, train, length)
+        sources[length] = Batches(store, "held_out", replace(plain, rate=HELD_OUT_RATE, masking=recipe.eval_masking))
+    others = quarters(layers) if recipe.elastic else ()
 
-    def score(self, sums: SumsOf, depths: Sequence[int]) -> dict[str, float]:
-        """Loss and accuracy of each part: plainly named at the first depth, as ``depth_3_mlm_loss`` at others.
-
-        ``depth`` says which the first one is; ``loss`` is the sum of its parts.
-        """
-        parts = self._parts(sums, depths)
-        first = f"depth_{depths[0]}_"
-        figures = {"loss": 0.0}
-        for name, (loss, accuracy) in parts.items():
-            plain = name.removeprefix(first)
-            figures |= {f"{plain}_loss": loss, f"{plain}_accuracy": accuracy}
-            if name.startswith(first):
-                figures["loss"] += loss
-        figures["depth"] = depths[0]
-        return figures
-
-    def _parts(self, sums: SumsOf, depths: Sequence[int]) -> dict[str, tuple[float, float]]:
-        """Mean loss and accuracy of every part that the text has items of."""
-        objective = AtDepths(self.batches.settings.length, LOGIT_CHUNK, depths)
-        totals = {f"depth_{depth}_{name}": [0.0] * 3 for depth in depths for name in ("mlm", "order")}
-        for index in range(self.ranks.rank, self.count, self.ranks.world):
-            batch = self.batches.batch(0, index)
-            counts = objective.counts(batch)
-            for name, (loss, right) in sums(objective, objective.tensors(batch, self.ranks.device)).items():
-                found = (float(loss), float(right), float(counts[name]))
+    def evaluate(sums: SumsOf, objective: Objective) -> Mapping[str, float]:
+        assert isinstance(objective, Pretraining | Elastic | Replaced) and objective.depth is not None
+        generator = (objective.generator_depth,) if isinstance(objective, Replaced) else ()
+        depths = scored_depths(objective.depth, layers, objective is last.objective, (*others, *generator))
+        batches = sources[objective.longest]
+        numbers = range(ranks.rank, min(most, batches.len(0)), ranks.world)
+        totals = {f"{prefix_of(depth)}{name}": [0.0] * 3 for depth in depths for name in ("mlm", "order")}
+        for row in _batch_sums(batches, numbers, sums, depths, ranks.device):
+            for name, found in row.items():
                 totals[name] = [a + b for a, b in zip(totals[name], found, strict=True)]
-        figures = {}
+        first, figures = prefix_of(depths[0]), {"loss": 0.0}
         for name, mine in totals.items():
-            lost, hits, items = self.ranks.total(mine)
+            loss, right, items = ranks.total(mine)
             if items:
-                figures[name] = (lost / items, hits / items)
-        return figures
+                plain = name.removeprefix(first)
+                figures |= {f"{plain}_loss": loss / items, f"{plain}_accuracy": right / items}
+                figures["loss"] += loss / items if name.startswith(first) else 0.0
+        return {**figures, "depth": depths[0]}  # of the figures that are named plainly
+
+    return evaluate
+
+
+def _batch_sums(
+    batches: Batches, numbers: Iterable[int], sums: SumsOf, depths: Sequence[int], device: torch.device
+) -> Iterator[dict[str, list[float]]]:
+    """For each batch the loss, hits and items of every part at every depth, as ``depth_3_mlm``."""
+    objective = AtDepths(batches.settings.length, LOGIT_CHUNK, depths)
+    for number in numbers:
+        batch = batches.batch(0, number)
+        counts = objective.counts(batch)
+        found = sums(objective, objective.tensors(batch, device))
+        yield {name: [float(loss), float(right), float(counts[name])] for name, (loss, right) in found.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +138,7 @@ def prefix_of(depth: int) -> str:
 
 def scored_tokens(store: Store, settings: BatchSettings, device: torch.device, asked: int = 0) -> int:
     """About how many tokens of held-out text are scored: those asked for, at least a batch; 0: a default."""
-    return min(store.split("held_out").num_tokens, max(settings.budget, asked or MOST_TOKENS[device.type]))
+    return min(store.split("held_out").num_tokens, max(settings.budget, asked or MAX_TOKENS[device.type]))
 
 
 def _means(rows: Sequence[Sequence[float]]) -> dict[str, float]:
@@ -138,7 +152,7 @@ def _means(rows: Sequence[Sequence[float]]) -> dict[str, float]:
 def held_out_settings(store: Store, length: int, order: Order) -> BatchSettings:
     """Batches small enough that there are several, plainly masked."""
     tokens = store.split("held_out").num_tokens
-    budget = max(length, min(BATCH_TOKENS, tokens // FEWEST_BATCHES))
+    budget = max(length, min(BATCH_TOKENS, tokens // MIN_BATCHES))
     return BatchSettings(length=length, budget=budget, order=order, masking="plain", rate=HELD_OUT_RATE)
 
 
@@ -160,20 +174,17 @@ def score_network(
     """
     network.to(device).eval()
     full, table = network.config.encoder.num_layers, Table()
-    objective = AtDepths(length, LOGIT_CHUNK, tuple(dict.fromkeys((full, *depths))))
-    for number, order in enumerate(orders):
+    depths = tuple(dict.fromkeys((full, *depths)))
+    for order in orders:
         settings = held_out_settings(store, length, order)
         batches = Batches(store, "held_out", settings)
-        count = min(batches.len(0), max(1, (tokens or MOST_TOKENS[device.type]) // settings.budget))
-        for index in range(count):
-            progress(f"batch {index + 1} of {count}")
-            batch = batches.batch(0, index)
-            counts = objective.counts(batch)
-            with precision.cast(kind, device):
-                parts = objective.parts(network, objective.tensors(batch, device))
-            for part, sums in parts.items():
-                if part.endswith("mlm") and number:
-                    continue
-                name = part.removeprefix(prefix_of(full)).replace("order", order)
-                table.setdefault(name, []).append([float(sums.loss), float(sums.right), float(counts[part])])
+        count = min(batches.len(0), max(1, (tokens or MAX_TOKENS[device.type]) // settings.budget))
+        with precision.cast(kind, device):
+            rows = _batch_sums(batches, range(count), lambda each, x: Learner(network, each)(x), depths, device)
+            for number, row in enumerate(rows, 1):
+                progress(f"batch {number} of {count}")
+                for part, sums in row.items():
+                    if part.endswith("order") or order == orders[0]:
+                        name = part.removeprefix(prefix_of(full)).replace("order", order)
+                        table.setdefault(name, []).append(sums)
     return table

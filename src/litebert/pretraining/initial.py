@@ -1,13 +1,9 @@
 """How a network begins: with initial values that a recipe may choose, or with the weights of a trained model.
 
 Initial values are values only: the architecture stays as it is.
-
-A choice is a function of the network, the recipe and the store that changes weights in place and stands in ``CHOICES``;
-one that is not asked for does nothing. None draws random numbers, so a choice leaves all other weights as they were.
 """
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -19,77 +15,38 @@ from litebert.nn.network import Network
 from litebert.pretraining.recipe import Recipe
 from litebert.text.tokenizer import Tokenizer
 
-Choice = Callable[[Network, Recipe, Store], None]
-
 
 @torch.no_grad()
 def set_initial_values(network: Network, recipe: Recipe, store: Store) -> None:
-    """Apply every choice of the recipe."""
-    for choice in CHOICES:
-        choice(network, recipe, store)
-
-
-def scale_outputs(network: Network, recipe: Recipe, _store: Store) -> None:
-    """Scale the matrices that write to the residual stream; ``depth``: by 1 / sqrt(2 L), one for each of 2 L writes."""
-    scale = recipe.initial.output_scale
-    if isinstance(scale, str):
-        scale = 1 / math.sqrt(2 * network.config.encoder.num_layers)
-    for block in (*network.encoder.attention, *network.encoder.feed_forward):
-        if isinstance(block, AttentionBlock):
-            block.out.weight.mul_(scale)
-        elif isinstance(block, FeedForwardBlock):
-            block.down.weight.mul_(scale)
-
-
-def bias_to_frequencies(network: Network, recipe: Recipe, store: Store) -> None:
-    """The masked-LM head begins at what it would learn first: how frequent words are."""
-    if recipe.initial.unigram_bias:
+    """The choices of the recipe. None draws random numbers, so each leaves all other weights as they were."""
+    initial, config, embeddings = recipe.initial, network.config.encoder, network.encoder.embeddings
+    scale = initial.output_scale
+    if isinstance(scale, str):  # by depth: one for each of the 2 L writes to the residual stream
+        scale = 1 / math.sqrt(2 * config.num_layers)
+    for attention in network.encoder.attention:
+        assert isinstance(attention, AttentionBlock)
+        attention.out.weight.mul_(scale)
+        if initial.keys is not None:  # at first a token looks at those like it, its neighbours among them
+            queries = initial.keys * attention.qkv.weight[: config.width]
+            attention.qkv.weight[: 2 * config.width].copy_(torch.cat([queries, queries]))
+    for feed_forward in network.encoder.feed_forward:
+        assert isinstance(feed_forward, FeedForwardBlock)
+        feed_forward.down.weight.mul_(scale)
+    if initial.unigram_bias:  # the masked-LM head begins at what it would learn first: how frequent words are
         bias = network.heads["masked_lm"].bias
         assert isinstance(bias, Tensor)
         bias.copy_(torch.from_numpy(log_frequencies(store)))
-
-
-def set_positions(network: Network, recipe: Recipe, _store: Store) -> None:
-    """Position vectors that begin as waves (near ones alike), or random ones, of a given size."""
-    table, std = network.encoder.embeddings.position, recipe.initial.position_std
-    if table is None:
-        return
-    if recipe.initial.positions == "sinusoid":
-        offset = network.config.encoder.position_offset
+    if embeddings.position is not None and initial.positions == "sinusoid":  # near positions are alike
+        table, offset = embeddings.position, config.position_offset
         values = waves(table.num_embeddings - offset, table.embedding_dim)
-        size = values.square().mean().sqrt()
-        table.weight[offset:].copy_(values / size * (std or network.config.encoder.initial_std))
-    elif std:
-        _resize(table, std)
-
-
-def init_keys_from_queries(network: Network, recipe: Recipe, _store: Store) -> None:
-    """Keys that begin as the queries: at first a token looks at those like it, its neighbours among them."""
-    if recipe.initial.keys is None:
-        return
-    width = network.config.encoder.width
-    for block in network.encoder.attention:
-        assert isinstance(block, AttentionBlock)
-        queries = recipe.initial.keys * block.qkv.weight[:width]
-        block.qkv.weight[: 2 * width].copy_(torch.cat([queries, queries]))
-
-
-def set_embedding_size(network: Network, recipe: Recipe, _store: Store) -> None:
-    """The token table and the projection, drawn as before, of another standard deviation."""
-    embeddings = network.encoder.embeddings
-    if recipe.initial.embedding_std:
-        _resize(embeddings.token, recipe.initial.embedding_std)
-    if recipe.initial.projection_std and embeddings.projection is not None:
-        _resize(embeddings.projection, recipe.initial.projection_std)
-
-
-CHOICES: tuple[Choice, ...] = (
-    scale_outputs,
-    bias_to_frequencies,
-    set_positions,
-    init_keys_from_queries,
-    set_embedding_size,
-)
+        std = initial.position_std or config.initial_std
+        table.weight[offset:].copy_(values / values.square().mean().sqrt() * std)
+    elif embeddings.position is not None and initial.position_std:
+        _resize(embeddings.position, initial.position_std)
+    if initial.embedding_std:
+        _resize(embeddings.token, initial.embedding_std)
+    if initial.projection_std and embeddings.projection is not None:
+        _resize(embeddings.projection, initial.projection_std)
 
 
 def waves(length: int, width: int) -> Tensor:

@@ -23,7 +23,18 @@ def check_memory(model: str, config: EncoderConfig, recipe: Recipe, train: Train
     free = available_memory(ranks.device)
     if free is None:
         return
-    step = step_settings(recipe, train, ranks.device)
+    kind: Kind = "cuda" if ranks.device.type == "cuda" else "cpu"
+    step = StepSettings(
+        kind=kind,
+        length=max(length for _, length in recipe.batches.lengths),
+        precision=train.precision,
+        optimiser=train.optimiser.name,
+        checkpointing=train.checkpointing,
+        compiled=train.compiled,
+        flash=kind == "cuda" and has_flash(),
+        mask_rate=recipe.mask_rate,
+        elastic=recipe.elastic,
+    )
     generator = generator_layers(recipe, config)
     if generator and config.share == "all" and not config.custom_plan:  # the generator's activations are kept, too
         config = replace(config, num_layers=config.num_layers + generator, num_groups=1, layers_per_group=1)
@@ -36,27 +47,11 @@ def check_memory(model: str, config: EncoderConfig, recipe: Recipe, train: Train
     if needed <= usable:
         return
     largest = largest_micro_tokens(train, step.length, ranks.world, record.largest_tokens(usable))
-    way = f"--micro-tokens {largest}, the largest that fits" if largest else "a smaller model"
+    fitting = f"--micro-tokens {largest}, the largest that fits" if largest else "a smaller model"
     less = "" if train.checkpointing else ", or --checkpointing, which takes less"
     raise InputError(
         f"{model} needs about {gib(needed)} for {train.micro_tokens:,} tokens at once, but "
-        f"{gib(usable)} are free; use {way}{less}"
-    )
-
-
-def step_settings(recipe: Recipe, train: TrainSettings, device: torch.device) -> StepSettings:
-    """The step of a run at its longest sequences, as plan counts it."""
-    kind: Kind = "cuda" if device.type == "cuda" else "cpu"
-    return StepSettings(
-        kind=kind,
-        length=max(length for _, length in recipe.batches.lengths),
-        precision=train.precision,
-        optimiser=train.optimiser.name,
-        checkpointing=train.checkpointing,
-        compiled=train.compiled,
-        flash=kind == "cuda" and has_flash(),
-        mask_rate=recipe.mask_rate,
-        elastic=recipe.elastic,
+        f"{gib(usable)} are free; use {fitting}{less}"
     )
 
 

@@ -1,10 +1,19 @@
 """The losses of pretraining: masked LM at the masked positions only, and sentence order (ALBERT section 3.1).
 
+Sentence order is a weak signal at first, and two things are stronger. The first tokens of all inputs are nearly the
+same vector, so a batch that happens to have more swapped pairs than not moves the pooler towards "swapped" for
+everything, further than anything about order moves it. And as long as an answer is no better than a coin the quickest
+way to a lower loss is to answer less firmly: the head shrinks, and with it the gradient that reaches the layers, until
+there is none. With an ``order_grad_ratio`` both answers count the same in every batch, and the gradient of the order
+loss at the states is kept in proportion to that of masked words, whatever the size of its head. Pooler and head
+themselves learn by the loss as it is.
+
 T tokens, S sequences, M masked positions, V vocabulary. A label of -100 counts for nothing.
 """
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -16,44 +25,29 @@ from litebert.nn.config import EncoderConfig
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
 from litebert.planning.arithmetic import flops_per_token, head_flops
-from litebert.pretraining.order import even_weights, with_pull
 from litebert.pretraining.vocabulary_loss import IGNORED, vocabulary_loss
-from litebert.train.objective import Part
+from litebert.train.objective import Part, on_device
 
 LOGIT_CHUNK = 4096  # masked positions whose logits are held at once outside a compiled graph
+TINY = 1e-20  # added to a norm that may be zero
 
 
 class Pretraining:
     """Masked LM, and order where the network has a head for it, after ``depth`` layers (None: all of them).
 
-    ``chunk`` bounds the positions whose logits are held at once; 0: all of them, for a compiled graph. ``pull`` keeps
-    the order loss alive (``order.py``); 0: as the paper has it.
+    ``chunk`` bounds the positions whose logits are held at once; 0: all of them, for a compiled graph.
     """
 
-    def __init__(self, longest: int, chunk: int = 0, depth: int | None = None, pull: float = 0.0) -> None:
-        self.longest = longest
-        self.chunk = chunk
-        self.depth = depth
-        self.pull = pull
+    def __init__(self, longest: int, chunk: int = 0, depth: int | None = None, order_grad_ratio: float = 0.0) -> None:
+        self.longest, self.chunk, self.depth, self.order_grad_ratio = longest, chunk, depth, order_grad_ratio
 
     def counts(self, batch: Batch) -> dict[str, int]:
         return {"mlm": batch.num_masked, "order": int((batch.order_labels != IGNORED).sum())}
 
     def tensors(self, batch: Batch, device: torch.device) -> dict[str, Tensor]:
-        arrays = {
-            "ids": batch.ids,
-            "segments": batch.segments,
-            "positions": batch.positions,
-            "starts": batch.starts,
-            "order_labels": batch.order_labels,
-            "mask_positions": batch.mask_positions,
-            "mask_targets": batch.mask_targets,
-        }
-        tensors = {}
-        for name, array in arrays.items():
-            tensor = on_device(torch.from_numpy(array), device)
-            tensors[name] = tensor if name == "starts" else tensor.long()
-        return tensors
+        names = ("ids", "segments", "positions", "order_labels", "mask_positions", "mask_targets")
+        tensors = {name: on_device(torch.from_numpy(getattr(batch, name)), device).long() for name in names}
+        return {**tensors, "starts": on_device(torch.from_numpy(batch.starts), device)}
 
     def parts(self, network: Network, tensors: Mapping[str, Tensor]) -> dict[str, Part]:
         layout = Layout(tensors["starts"], tensors["positions"], self.longest)
@@ -61,18 +55,25 @@ class Pretraining:
         return self.heads(network, states, layout, tensors)
 
     def heads(self, network: Network, states: Tensor, layout: Layout, tensors: Mapping[str, Tensor]) -> dict[str, Part]:
-        """What the heads lose on the states of some depth."""
-        words, order = with_pull(states, states, self.pull)
+        """The losses of the heads on the states of some depth."""
+        words, order = scale_order_gradient(states, states, self.order_grad_ratio)
         parts = {"mlm": self.masked_lm(network, words, tensors["mask_positions"], tensors["mask_targets"])}
-        if "order" in network.heads:
-            parts["order"] = order_sums(network, order, layout, tensors["order_labels"], even=self.pull > 0)
-        return parts
+        return {**parts, **self.order(network, order, layout, tensors["order_labels"])}
 
     def masked_lm(self, network: Network, states: Tensor, positions: Tensor, targets: Tensor) -> Part:
         """The sums over positions whose targets count."""
         if not self.chunk:
             return part_sums(network.masked_lm(states, positions).float(), targets)
         return vocabulary_loss(*network.masked_lm_factors(states[positions]), targets, self.chunk)
+
+    def order(
+        self, network: Network, states: Tensor, layout: Layout, labels: Tensor, name: str = "order"
+    ) -> dict[str, Part]:
+        """The loss of the order head on the pooled tokens under this name; nothing where there is no such head."""
+        if "order" not in network.heads:
+            return {}
+        logits = network.heads["order"](network.pooled(states, layout)).float()
+        return {name: part_sums(logits, labels, balanced_weights(labels) if self.order_grad_ratio > 0 else None)}
 
 
 class AtDepths:
@@ -99,17 +100,31 @@ class AtDepths:
         }
 
 
-def on_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """A tensor of the host on its way to a device; nothing waits for it."""
-    if device.type == "cuda":
-        tensor = tensor.pin_memory()
-    return tensor.to(device, non_blocking=True)
+def balanced_weights(labels: Tensor) -> Tensor:
+    """Weights for labels 0 and 1 with which both count the same, and all together as much as without."""
+    counts = torch.stack([(labels == label).sum() for label in (0, 1)]).float()
+    return counts.sum() / (2 * counts.clamp(min=1))
 
 
-def order_sums(network: Network, states: Tensor, layout: Layout, labels: Tensor, *, even: bool) -> Part:
-    """What the order head loses on the pooled tokens; ``even``: both answers count the same."""
-    logits = network.heads["order"](network.pooled(states, layout)).float()
-    return part_sums(logits, labels, even_weights(labels) if even else None)
+def scale_order_gradient(words: Tensor, order: Tensor, ratio: float) -> tuple[Tensor, Tensor]:
+    """States for masked words, and for order, whose gradient is made ``ratio`` times as large as theirs; 0: left."""
+    if not ratio:
+        return words, order
+    # A view, as both may be one tensor: with the same one twice, torch 2.11 compiles a backward pass that loses words'.
+    return cast(tuple[Tensor, Tensor], _ScaledGradient.apply(words, order.view_as(order), ratio))
+
+
+class _ScaledGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, words: Tensor, order: Tensor, ratio: float) -> tuple[Tensor, Tensor]:
+        ctx.ratio = ratio
+        return words.view_as(words), order.view_as(order)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        words, order = gradients
+        scale = ctx.ratio * words.float().norm() / (order.float().norm() + TINY)
+        return words, (scale * order.float()).to(order.dtype), None
 
 
 def part_sums(logits: Tensor, labels: Tensor, weights: Tensor | None = None) -> Part:

@@ -4,24 +4,13 @@ Depth may grow along a run, for models whose layers share their blocks.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import ClassVar, Literal
 
-from litebert.config import (
-    build,
-    changed,
-    current_name,
-    field_names,
-    merged,
-    nested,
-    parse_overrides,
-    preset_names,
-    read_preset,
-)
+from litebert import config
 from litebert.errors import InputError, nearest
 from litebert.nn.config import EncoderConfig
-from litebert.train.schedules import ScheduleSettings, check_stages
-from litebert.train.settings import OptimiserSettings
+from litebert.train.settings import OptimiserSettings, ScheduleSettings, check_stages, require
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +24,9 @@ class BatchPlan:
     max_steps: int = 0  # that a budget may hold: batches are doubled until it does not hold more; 0: any
 
     def __post_init__(self) -> None:
-        check_stages("batches.lengths", self.lengths)
-        check_stages("batches.tokens", self.tokens)
+        for name, stages in (("batches.lengths", self.lengths), ("batches.tokens", self.tokens)):
+            check_stages(name, stages)
+            require(min(value for _, value in stages) > 0, name, stages, "above 0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +37,8 @@ class Growth:
     order_from: float = 0.0  # share of the run from which the order loss counts
 
     def __post_init__(self) -> None:
-        if not 0 <= self.order_from < 1:
-            raise InputError(
-                f"growth.order_from is {self.order_from} but must be a share of the run, from 0 to below 1"
-            )
+        wanted = "a share of the run, from 0 to below 1"
+        require(0 <= self.order_from < 1, "growth.order_from", self.order_from, wanted)
         if self.depths:
             check_stages("growth.depths", self.depths)
         for _, depth in self.depths:
@@ -75,8 +63,7 @@ class InitialValues:
     def __post_init__(self) -> None:
         for name in ("output_scale", "position_std", "keys", "embedding_std", "projection_std"):
             value = getattr(self, name)
-            if isinstance(value, float) and value <= 0:
-                raise InputError(f"initial.{name} is {value} but must be above 0")
+            require(not isinstance(value, float) or value > 0, f"initial.{name}", value, "above 0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,33 +105,21 @@ class Recipe:
         "depths": "growth.depths",
         "order_from": "growth.order_from",
         "optimiser": "optimiser.name",
-        **{
-            name: f"optimiser.{name}"
-            for name in ("rate", "rate_at_batch", "pooler_rate_at_width", "betas", "eps", "weight_decay")
-        },
-        **{name: f"optimiser.{name}" for name in ("part_rates", "muon_rate", "muon_momentum", "clip")},
         "schedule": "schedule.kind",
-        **{name: f"schedule.{name}" for name in ("warmup", "end", "decay")},
-        **{
-            f"initial_{name}": f"initial.{name}"
-            for name in ("output_scale", "unigram_bias", "positions", "position_std", "keys")
-        },
-        **{f"initial_{name}": f"initial.{name}" for name in ("embedding_std", "projection_std")},
+        **{each.name: f"optimiser.{each.name}" for each in fields(OptimiserSettings) if each.name != "name"},
+        **{each.name: f"schedule.{each.name}" for each in fields(ScheduleSettings) if each.name != "kind"},
+        **{f"initial_{each.name}": f"initial.{each.name}" for each in fields(InitialValues)},
     }
 
     def __post_init__(self) -> None:
-        if not 0 < self.mask_rate < 1:
-            raise InputError(f"mask_rate is {self.mask_rate} but must lie between 0 and 1, such as 0.15")
-        if self.order_grad_ratio < 0:
-            raise InputError(f"order_grad_ratio is {self.order_grad_ratio} but must be 0 or more, such as 1")
+        require(0 < self.mask_rate < 1, "mask_rate", self.mask_rate, "between 0 and 1, such as 0.15")
+        require(self.order_grad_ratio >= 0, "order_grad_ratio", self.order_grad_ratio, "0 or more, such as 1")
+        require(self.replaced_weight > 0, "replaced_weight", self.replaced_weight, "above 0, such as 50")
+        several = self.masked_every == 0 or self.masked_every > 1
+        require(several, "masked_every", self.masked_every, "0 (none), or 2 or more")
+        require(self.optimiser.rate is not None, "optimiser.rate", "null", "a number, such as 1e-3")
         if self.objective != "masked" and self.elastic:
             raise InputError(f"elastic needs objective=masked, not {self.objective}; leave out one of the two")
-        if self.replaced_weight <= 0:
-            raise InputError(f"replaced_weight is {self.replaced_weight} but must be above 0, such as 50")
-        if self.masked_every < 0 or self.masked_every == 1:
-            raise InputError(f"masked_every is {self.masked_every} but must be 0 (none), or 2 or more")
-        if self.optimiser.rate is None:
-            raise InputError("optimiser.rate is null but must be a number, such as 1e-3")
 
     def optimiser_for(self, width: int) -> OptimiserSettings:
         """The optimiser, its rate fitted to the batch, and the pooler's to the width of a model."""
@@ -205,7 +180,7 @@ def with_suitable_growth(recipe: Recipe, encoder: EncoderConfig) -> Recipe:
     """The recipe, its growing depth left out where the model has blocks that would come in untrained."""
     layers = encoder.num_layers
     grows = all(trains_all(encoder, layers_of(depth, layers)) for _, depth in recipe.growth.depths)
-    return recipe if grows else changed(recipe, {"growth.depths": ()})
+    return recipe if grows else config.changed(recipe, {"growth.depths": ()})
 
 
 def trains_all(encoder: EncoderConfig, depth: int) -> bool:
@@ -216,14 +191,14 @@ def trains_all(encoder: EncoderConfig, depth: int) -> bool:
 
 def read_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
     """A named recipe with ``field=value`` words applied."""
-    if name not in preset_names("recipes"):
-        raise InputError(f"there is no recipe '{name}'{nearest(name, preset_names('recipes'))}")
-    asked = parse_overrides(overrides)
+    if name not in config.preset_names("recipes"):
+        raise InputError(f"there is no recipe '{name}'{nearest(name, config.preset_names('recipes'))}")
+    asked = config.parse_overrides(overrides)
     for field_name, value in asked.items():
-        if current_name(Recipe, field_name) in STAGED and isinstance(value, int | float):
+        if config.current_name(Recipe, field_name) in STAGED and isinstance(value, int | float):
             asked[field_name] = [[0, value]]
-    preset = nested(Recipe, read_preset("recipes", name))
-    return build(Recipe, merged(preset, nested(Recipe, asked, notice=True)))
+    preset = config.nested(Recipe, config.read_preset("recipes", name))
+    return config.build(Recipe, config.merged(preset, config.nested(Recipe, asked, notice=True)))
 
 
 def is_recipe_word(word: str) -> bool:
@@ -232,4 +207,4 @@ def is_recipe_word(word: str) -> bool:
 
 
 STAGED = ("batches.lengths", "batches.tokens", "growth.depths")  # a plain number is one stage, all along
-RECIPE_FIELDS = field_names(Recipe) | Recipe.RENAMED.keys()
+RECIPE_FIELDS = config.field_names(Recipe) | Recipe.RENAMED.keys()

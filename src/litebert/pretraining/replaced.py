@@ -1,8 +1,8 @@
 """Learning at every token: the first layers fill the masks with guesses of theirs, all layers judge the result.
 
 The network is its own generator (ELECTRA section 2, with all weights shared). After ``generator_depth`` layers it
-predicts the masked words, as in masked LM, and one guess is drawn for each; in a text so changed all layers either say
-of every token whether it was replaced ("replaced") or which one was there ("all-tokens"). One sequence in
+predicts the masked words, as in masked LM, and one guess is drawn for each; in a text so changed all layers
+predict of every token whether it was replaced ("replaced") or which one was there ("all-tokens"). One sequence in
 ``masked_every`` keeps its masks, and all layers fill them: so the model can still be asked for words at its full depth.
 These are sequences of every batch, not batches of their own, so that each batch is the same graph and uses all weights.
 
@@ -27,14 +27,13 @@ from litebert.corpus.batches import Batch
 from litebert.nn.config import EncoderConfig
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
-from litebert.pretraining.objective import Pretraining, batch_flops, on_device, order_sums
-from litebert.pretraining.order import with_pull
+from litebert.pretraining.objective import Pretraining, batch_flops, scale_order_gradient
 from litebert.pretraining.vocabulary_loss import IGNORED
-from litebert.train.objective import Part
+from litebert.train.objective import Part, on_device
 
-Asks = Literal["replaced", "all-tokens"]
+Question = Literal["replaced", "all-tokens"]
 DRAWS = 0x6D61736B  # sets these random numbers apart from others of the same seed
-PART: dict[Asks, str] = {"replaced": "replaced", "all-tokens": "tokens"}
+PART: dict[Question, str] = {"replaced": "replaced", "all-tokens": "tokens"}
 
 
 class Replaced:
@@ -47,7 +46,7 @@ class Replaced:
     def __init__(
         self,
         deep: Pretraining,
-        asks: Asks,
+        question: Question,
         generator_depth: int,
         seed: int,
         *,
@@ -55,13 +54,13 @@ class Replaced:
         fixed_embeddings: bool = False,
     ) -> None:
         assert deep.depth is not None and 0 < generator_depth < deep.depth
-        self.deep, self.asks, self.generator_depth, self.seed = deep, asks, generator_depth, seed
+        self.deep, self.question, self.generator_depth, self.seed = deep, question, generator_depth, seed
         self.masked_every, self.fixed_embeddings = masked_every, fixed_embeddings
         self.depth, self.longest = deep.depth, deep.longest
 
     def counts(self, batch: Batch) -> dict[str, int]:
         keeps = self._keeps(batch)
-        counts = {"generator": batch.num_masked, PART[self.asks]: int((~keeps[: batch.num_tokens]).sum())}
+        counts = {"generator": batch.num_masked, PART[self.question]: int((~keeps[: batch.num_tokens]).sum())}
         if self.masked_every:
             counts["mlm"] = int((self._kept_targets(batch, keeps) != IGNORED).sum())
         return {**counts, "order": self.deep.counts(batch)["order"]}
@@ -75,7 +74,7 @@ class Replaced:
             "keeps": keeps,
             "counted": counted,
             "kept_targets": self._kept_targets(batch, keeps).astype(np.int64),
-            "draws": draws(self.seed, batch),
+            "draws": uniform_draws(self.seed, batch),
         }
         own = {name: on_device(torch.from_numpy(array), device) for name, array in arrays.items()}
         return {**self.deep.tensors(batch, device), **own}
@@ -87,19 +86,16 @@ class Replaced:
         parts = {"generator": self.deep.masked_lm(network, shallow, places, tensors["mask_targets"])}
         shown = self._shown(network, shallow[places].detach(), tensors)
         states = network.encoder(shown, layout, segments, depth=self.depth, fixed_embeddings=self.fixed_embeddings)
-        words, order = with_pull(states, states, self.deep.pull)
-        parts[PART[self.asks]] = self._judged(network, words, shown, tensors)
+        words, order = scale_order_gradient(states, states, self.deep.order_grad_ratio)
+        parts[PART[self.question]] = self._second_loss(network, words, shown, tensors)
         if self.masked_every:
             parts["mlm"] = self.deep.masked_lm(network, words, places, tensors["kept_targets"])
-        if "order" in network.heads:
-            even = self.deep.pull > 0
-            parts["order"] = order_sums(network, order, layout, tensors["order_labels"], even=even)
-        return parts
+        return {**parts, **self.deep.order(network, order, layout, tensors["order_labels"])}
 
-    def _judged(self, network: Network, states: Tensor, shown: Tensor, tensors: Mapping[str, Tensor]) -> Part:
-        """What all layers lose on the changed text."""
+    def _second_loss(self, network: Network, states: Tensor, shown: Tensor, tensors: Mapping[str, Tensor]) -> Part:
+        """The loss of all layers on the changed text."""
         original, counted = tensors["original"], tensors["counted"]
-        if self.asks == "replaced":
+        if self.question == "replaced":
             return replaced_sums(network.heads["replaced"](states).float(), shown != original, counted)
         everywhere = torch.arange(original.shape[0], device=original.device)
         return self.deep.masked_lm(network, states, everywhere, torch.where(counted, original, IGNORED))
@@ -109,11 +105,10 @@ class Replaced:
         """(T) the ids that all layers read, from the generator's states (M, H)."""
         chunk = self.deep.chunk or states.shape[0]
         pieces = zip(states.split(chunk), tensors["draws"].split(chunk), strict=True)
-        guesses = torch.cat([drawn(network.masked_lm_at(some).float(), at) for some, at in pieces])
+        guesses = torch.cat([sample_tokens(network.masked_lm_at(some).float(), at) for some, at in pieces])
         original, size = tensors["original"], tensors["original"].shape[0]
-        places = torch.where(
-            tensors["mask_targets"] != IGNORED, tensors["mask_positions"], size
-        )  # padded: past the end
+        real = tensors["mask_targets"] != IGNORED
+        places = torch.where(real, tensors["mask_positions"], size)  # those that only pad: past the end
         changed = torch.cat([original, original[:1]]).scatter(0, places, guesses)[:size]
         return torch.where(tensors["keeps"], tensors["ids"], changed)
 
@@ -128,10 +123,10 @@ class Replaced:
         return np.where(keeps[batch.mask_positions], batch.mask_targets, np.int32(IGNORED))
 
 
-class NotYet(Pretraining):
-    """Masked LM in a network with a head for replaced tokens that has no use yet.
+class BeforeReplaced(Pretraining):
+    """Masked LM in a network whose head for replaced tokens is not used yet.
 
-    The head takes part, for nothing: ranks wait for gradients of every weight.
+    The head takes part with weight 0: ranks wait for gradients of every weight.
     """
 
     def counts(self, batch: Batch) -> dict[str, int]:
@@ -142,13 +137,13 @@ class NotYet(Pretraining):
         return {**super().heads(network, states, layout, tensors), "replaced": Part(nothing, nothing.detach())}
 
 
-def draws(seed: int, batch: Batch) -> npt.NDArray[np.float32]:
+def uniform_draws(seed: int, batch: Batch) -> npt.NDArray[np.float32]:
     """(M) numbers in [0, 1) that belong to a batch."""
     random = np.random.default_rng((DRAWS, seed, batch.epoch, batch.index))
     return random.random(len(batch.mask_positions), dtype=np.float32)
 
 
-def drawn(logits: Tensor, at: Tensor) -> Tensor:
+def sample_tokens(logits: Tensor, at: Tensor) -> Tensor:
     """(M) ids drawn from logits (M, V) by numbers (M) in [0, 1)."""
     sums = (logits - logits.amax(-1, keepdim=True)).exp().cumsum(-1)
     return (sums <= at[:, None] * sums[:, -1:]).sum(-1).clamp(max=logits.shape[-1] - 1)
@@ -160,10 +155,10 @@ def replaced_sums(logits: Tensor, replaced: Tensor, counted: Tensor) -> Part:
     return Part((lost * counted).sum(), (((logits.detach() > 0) == replaced) & counted).sum())
 
 
-def step_flops(config: EncoderConfig, batch: Batch, *, generator_depth: int, asks: Asks) -> float:
+def step_flops(config: EncoderConfig, batch: Batch, *, generator_depth: int, question: Question) -> float:
     """Arithmetic of a training step on a batch: that of both depths and of their heads; of detection's own, nothing."""
     both = sum(map(partial(batch_flops, config, batch), (generator_depth, config.num_layers)))
-    if asks == "replaced":
+    if question == "replaced":
         return both
     share = batch.num_tokens / max(batch.num_masked, 1)
     return both + batch_flops(config, batch, heads=share) - batch_flops(config, batch, heads=0.0)

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import torch
 
@@ -17,21 +17,21 @@ from litebert.nn.config import EncoderConfig, preset_config
 from litebert.nn.network import HeadName, HeadsConfig, Network, NetworkConfig
 from litebert.parameters import parse_duration
 from litebert.planning.devices import product_rate
-from litebert.pretraining.fitting import as_noted, fitted, in_words, recipe_for_warm_start
+from litebert.pretraining.fitting import as_recorded, describe_changes, fitted, recipe_for_warm_start
+from litebert.pretraining.held_out import held_out_scores
 from litebert.pretraining.initial import check_vocabulary, set_initial_values, warm_start
 from litebert.pretraining.memory import check_memory
 from litebert.pretraining.recipe import RECIPE_FIELDS, Recipe, is_recipe_word, read_recipe, with_suitable_growth
-from litebert.pretraining.stages import held_out_scores, pretraining_stages
+from litebert.pretraining.stages import pretraining_stages
 from litebert.runs import MODEL_FOLDER, RUN_FILE, RunLock, check_run_folder, parent_of, read_run, write_run
 from litebert.text.tokenizer_files import read_tokenizer
 from litebert.train.callbacks import Callback, DivergenceGuard, SaveStates, StuckWatch
 from litebert.train.console import ConsoleLine
-from litebert.train.metrics import MetricsFile, RunRecord
+from litebert.train.metrics import MetricsFile, RunRecord, Sinks
 from litebert.train.parallel import Ranks, full_weights
 from litebert.train.plot import Plot
 from litebert.train.precision import training_precision, usable_device
 from litebert.train.settings import Bound, Precision, TrainSettings
-from litebert.train.sinks import Sinks
 from litebert.train.trainer import Trainer, TrainResult
 
 log = logging.getLogger(__name__)
@@ -102,10 +102,17 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, callbacks: Sequence[Call
     every_rank = [saver, DivergenceGuard(saver), StuckWatch(unigram, settings.recipe.when_stuck())]
     on_first: list[Callback] = []
     if ranks.first:
+        run = settings.out
         if not settings.resume:
             _write_run(settings, config.encoder, train, ranks)
-        on_first = _reporting(settings, unigram)
-        if changed := in_words(asked, settings.recipe):
+        try:
+            sinks = Sinks(settings.sinks, run)
+        except InputError:
+            if not settings.resume:  # a new run that is refused leaves no record
+                (run / RUN_FILE).unlink()
+            raise
+        on_first = [MetricsFile(run), sinks, ConsoleLine(), RunRecord(run), Plot(run, unigram=unigram)]
+        if changed := describe_changes(asked, settings.recipe):
             log.info("the recipe, fitted to this run: %s", changed)
     layers, most = config.encoder.num_layers, settings.held_out_batches
     trainer = Trainer(
@@ -132,18 +139,6 @@ def _current_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Facts of a state with the recipe's fields under their names of today, and fields that came later at default."""
     recipe = {current_name(Recipe, name, value): value for name, value in facts["recipe"].items()}
     return {**facts, "recipe": {**flat(Recipe()), **recipe}}
-
-
-def _reporting(settings: PretrainSettings, unigram: float) -> list[Callback]:
-    """What shows and keeps the figures; where a sink is refused, a new run leaves no note of itself."""
-    try:
-        sinks = Sinks(settings.sinks, settings.out)
-    except InputError:
-        if not settings.resume:
-            (settings.out / RUN_FILE).unlink()
-        raise
-    run = settings.out
-    return [MetricsFile(run), sinks, ConsoleLine(), RunRecord(run), Plot(run, unigram=unigram)]
 
 
 def _source(settings: PretrainSettings, store: Store) -> Loaded | None:
@@ -179,7 +174,7 @@ def _recipe(settings: PretrainSettings, encoder: EncoderConfig, peak: float, tra
     if trained is not None:
         recipe = recipe_for_warm_start(recipe, encoder.num_layers, trained, settings.fixed)
     if settings.resume:
-        return as_noted(recipe, read_run(settings.out), settings.fixed)
+        return as_recorded(recipe, read_run(settings.out), settings.fixed)
     return fitted(recipe, encoder, settings.fit_to or settings.bound, peak, settings.fixed)
 
 
@@ -306,8 +301,8 @@ def settings_from(
     if chosen.growth.depths and "growth.depths" not in fixed:
         others = [word for word in words if word not in for_recipe]
         chosen = with_suitable_growth(chosen, preset_config(preset, (*chosen.model, *others)))
-    if precision not in (None, "bf16", "fp16", "fp32"):
-        raise InputError(f"--precision is '{precision}' but must be bf16, fp16 or fp32")
+    if precision not in (None, *get_args(Precision)):
+        raise InputError(f"precision is '{precision}' but must be bf16, fp16 or fp32", parameter="precision")
     return PretrainSettings(
         preset=preset,
         corpus=corpus,
@@ -327,14 +322,11 @@ def bound_from(
     *, budget: str | None, steps: int | None, flops: float | None, tokens: float | None = None
 ) -> Bound | None:
     """How long to train; None where nothing was given."""
-    if budget is None and steps is None and tokens is None and flops is None:
+    seconds = None if budget is None else parse_duration(budget)
+    whole = None if tokens is None else int(tokens)
+    if all(value is None for value in (steps, whole, seconds, flops)):
         return None
-    return Bound(
-        steps=steps,
-        tokens=None if tokens is None else int(tokens),
-        seconds=None if budget is None else parse_duration(budget),
-        flops=flops,
-    )
+    return Bound(steps=steps, tokens=whole, seconds=seconds, flops=flops)
 
 
 def _check_words(preset: str, words: Sequence[str]) -> None:

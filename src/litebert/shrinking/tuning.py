@@ -22,9 +22,8 @@ import torch
 from litebert.analyse.inputs import BATCH_TOKENS, Inputs
 from litebert.analyse.layer_statistics import contribution
 from litebert.checkpoints.folder import Loaded, load_model, save_model
-from litebert.distillation.run import with_teacher
-from litebert.distillation.settings import DistillSettings
-from litebert.distillation.teacher import TAUGHT, load_teacher
+from litebert.distillation.objective import DistillSettings
+from litebert.distillation.run import TAUGHT, load_teacher, with_teacher
 from litebert.errors import InputError, nearest
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network

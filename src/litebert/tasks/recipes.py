@@ -12,8 +12,7 @@ from litebert.config import build, changed, merged, nested, parse_overrides, pre
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
 from litebert.tasks.examples import Kind
-from litebert.train.schedules import ScheduleSettings
-from litebert.train.settings import OptimiserSettings
+from litebert.train.settings import OptimiserSettings, ScheduleSettings
 
 SettingsName = Literal["paper", "budget"]
 SHARED = {"race-middle": "race", "race-high": "race"}  # tasks with the settings of another

@@ -1,7 +1,7 @@
-"""Behaviour added to training from outside: saving, rolling back what diverged, telling that a run is stuck.
+"""Behaviour added to training from outside: saving, rolling back after divergence, noticing that a run is stuck.
 
 A callback derives from ``Callback`` and overrides the hooks it needs; figures on screen and in files are callbacks,
-too (``console``, ``metrics``, ``sinks``, ``plot``). Hooks run in the order in which callbacks were given. On several
+too (``console``, ``metrics``, ``plot``). Hooks run in the order in which callbacks were given. On several
 ranks those that save or judge belong on every rank, those that write figures on the first.
 """
 
@@ -29,7 +29,7 @@ ROLLBACK_FACTOR = 0.5  # of the learning rate, after each rollback
 # A run has diverged when its losses are far above the lowest smoothed loss so far.
 PATIENCE = 8  # steps in a row that must be far above
 RISE = 0.25  # far above: by this share of the lowest loss,
-LEAST_RISE = 0.5  # by this much,
+MIN_RISE = 0.5  # by this much,
 NOISY_RISE = 4.0  # and by this many times the usual distance between one loss and the next
 FIRST = 10  # steps before the lowest loss is taken
 SMOOTHING = 0.9
@@ -40,8 +40,6 @@ STUCK_MARGIN = 0.1  # how far below that level a loss must be, as a share of it
 STUCK_FALL = 0.03  # a loss that falls by this share of the level in a tenth of the run is given time,
 STUCK_LATE = 0.75  # until this share of the run is over
 LOOK_EVERY = 0.1  # share of the run between looks at whether the masked-LM loss falls
-
-State = dict[str, Any]  # of plain numbers: JSON has no infinity
 
 
 class Callback:
@@ -205,12 +203,7 @@ class DivergenceGuard(Callback):
 
     def reset(self) -> None:
         """Forget the losses seen, where they are meant to change (a new loss, a deeper network)."""
-        self._seen = 0
-        self._smooth = 0.0
-        self._last = 0.0
-        self._noise = 0.0
-        self._lowest = math.inf
-        self._above = 0
+        self._state: dict[str, Any] = {"seen": 0, "smooth": 0.0, "last": 0.0, "noise": 0.0, "lowest": None, "above": 0}
 
     def on_stage(self, trainer: "Trainer", stage: Stage) -> None:
         if trainer.stages.index(stage) != trainer.state.stage:  # the loss may jump, which is no divergence
@@ -239,47 +232,32 @@ class DivergenceGuard(Callback):
             return f"the loss is {loss} at step {step}"
         if gradient_norm is not None and not math.isfinite(gradient_norm):
             return f"the gradient is {gradient_norm} at step {step}"
-        allowed = max(RISE * self._lowest, LEAST_RISE, NOISY_RISE * self._noise)
-        if loss > self._lowest + allowed:  # never before the lowest loss is known: that is infinite
+        state, lowest = self._state, self._state["lowest"]
+        if lowest is not None and loss > lowest + max(RISE * lowest, MIN_RISE, NOISY_RISE * state["noise"]):
             # Losses far above teach neither the level nor the noise, or the alarm would move away with them.
-            self._above += 1
-            if self._above >= PATIENCE:
-                return (
-                    f"the loss has exploded: {loss:.3f} at step {step}, and for {self._above} steps far above "
-                    f"the {self._lowest:.3f} that it had reached"
-                )
-            return None
-        self._above = 0
-        self._learn(loss)
+            state["above"] += 1
+            if state["above"] < PATIENCE:
+                return None
+            return (
+                f"the loss has exploded: {loss:.3f} at step {step}, and for {state['above']} steps far above "
+                f"the {lowest:.3f} that it had reached"
+            )
+        # Plain means at first, so that the very first losses do not weigh for long.
+        state["above"], seen = 0, state["seen"] + 1
+        state["smooth"] += max(1 - SMOOTHING, 1 / seen) * (loss - state["smooth"])
+        # Between neighbours, and slowly: a loss that climbs must not pass for a noisy one.
+        distance = abs(loss - state["last"]) if seen > 1 else 0.0
+        state["noise"] += max((1 - SMOOTHING) / 5, 1 / seen) * (distance - state["noise"])
+        state["seen"], state["last"] = seen, loss
+        if seen >= FIRST:
+            state["lowest"] = state["smooth"] if lowest is None else min(lowest, state["smooth"])
         return None
 
-    def _learn(self, loss: float) -> None:
-        """Take a usual loss into the level, the noise and the lowest level."""
-        # Plain means at first, so that the very first losses do not weigh for long.
-        self._seen += 1
-        self._smooth += max(1 - SMOOTHING, 1 / self._seen) * (loss - self._smooth)
-        # Between neighbours, and slowly: a loss that climbs must not pass for a noisy one.
-        distance = abs(loss - self._last) if self._seen > 1 else 0.0
-        self._noise += max((1 - SMOOTHING) / 5, 1 / self._seen) * (distance - self._noise)
-        self._last = loss
-        if self._seen >= FIRST:
-            self._lowest = min(self._lowest, self._smooth)
-
-    def state_dict(self) -> State:
-        return {
-            "seen": self._seen,
-            "smooth": self._smooth,
-            "last": self._last,
-            "noise": self._noise,
-            "lowest": self._lowest if math.isfinite(self._lowest) else None,
-            "above": self._above,
-        }
+    def state_dict(self) -> dict[str, Any]:
+        return dict(self._state)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._seen, self._above = int(state["seen"] or 0), int(state["above"] or 0)
-        self._smooth, self._last = float(state["smooth"] or 0), float(state["last"] or 0)
-        self._noise = float(state["noise"] or 0)
-        self._lowest = math.inf if state["lowest"] is None else float(state["lowest"])
+        self._state = dict(state)
 
 
 class StuckWatch(Callback):
@@ -293,10 +271,9 @@ class StuckWatch(Callback):
 
     def __init__(self, level: float, advice: str) -> None:
         self.level, self.advice = level, advice
-        self._smooth: float | None = None
-        self._looked: tuple[float, float] | None = None  # progress and that loss, less than a tenth of the run ago
-        self._falling = True  # whether it fell in the tenth before
-        self._said = False
+        # The smoothed loss; progress and that loss at the last look; whether it fell between the last two looks
+        self._state: dict[str, Any] = {"smooth": None, "looked_at": None, "looked": None, "falling": True}
+        self._state["said"] = False  # whether the note was made
 
     def on_figures(self, trainer: "Trainer", step: int, figures: Mapping[str, float]) -> None:
         sentence = self.observe(figures["mlm_loss"], trainer.progress()) if "mlm_loss" in figures else None
@@ -311,33 +288,26 @@ class StuckWatch(Callback):
         """
         if not math.isfinite(loss):
             return None
-        before = loss if self._smooth is None else self._smooth
-        self._smooth = SMOOTHING * before + (1 - SMOOTHING) * loss
-        self._look(self._smooth, progress)
-        if self._said or progress < STUCK_AFTER or min(self._smooth, loss) < self.level * (1 - STUCK_MARGIN):
+        state = self._state
+        before = loss if state["smooth"] is None else state["smooth"]
+        smooth = state["smooth"] = SMOOTHING * before + (1 - SMOOTHING) * loss
+        if state["looked_at"] is None:
+            state["looked_at"], state["looked"] = progress, smooth
+        elif progress - state["looked_at"] >= LOOK_EVERY:
+            state["falling"] = state["looked"] - smooth > STUCK_FALL * self.level
+            state["looked_at"], state["looked"] = progress, smooth
+        if state["said"] or progress < STUCK_AFTER or min(smooth, loss) < self.level * (1 - STUCK_MARGIN):
             return None
-        if self._falling and progress < STUCK_LATE:  # short runs leave the level late
+        if state["falling"] and progress < STUCK_LATE:  # short runs leave the level late
             return None
-        self._said = True
+        state["said"] = True
         return (
-            f"after {progress:.0%} of the run the masked-LM loss is {self._smooth:.2f}, where word frequencies alone "
+            f"after {progress:.0%} of the run the masked-LM loss is {smooth:.2f}, where word frequencies alone "
             f"give {self.level:.2f}: the model has not begun to use context. {self.advice}"
         )
 
-    def _look(self, smooth: float, progress: float) -> None:
-        """Once in a tenth of the run: is the loss falling?"""
-        if self._looked is None:
-            self._looked = (progress, smooth)
-        elif progress - self._looked[0] >= LOOK_EVERY:
-            self._falling = self._looked[1] - smooth > STUCK_FALL * self.level
-            self._looked = (progress, smooth)
-
-    def state_dict(self) -> State:
-        at, loss = self._looked or (None, None)
-        return {"smooth": self._smooth, "looked_at": at, "looked": loss, "falling": self._falling, "said": self._said}
+    def state_dict(self) -> dict[str, Any]:
+        return dict(self._state)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        smooth, at, loss = state["smooth"], state["looked_at"], state["looked"]
-        self._smooth = None if smooth is None else float(smooth)
-        self._looked = None if at is None or loss is None else (float(at), float(loss))
-        self._falling, self._said = bool(state["falling"]), bool(state["said"])
+        self._state = dict(state)

@@ -27,7 +27,7 @@ class Clock:
         self._scoring = 0.0
 
     def start(self, before: float) -> None:
-        """Go on from the seconds that a resumed run had ``before``."""
+        """Continue from the seconds that a resumed run had ``before``."""
         now = time.monotonic()
         begun = now if self._begun is None else self._begun
         self._longest["start"] = now - begun

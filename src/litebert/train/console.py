@@ -16,7 +16,7 @@ from litebert.parameters import format_duration
 from litebert.runs import Status
 from litebert.terminal import console
 from litebert.train.callbacks import Callback
-from litebert.train.metrics import Row
+from litebert.train.metrics import Row, number
 
 if TYPE_CHECKING:
     from litebert.train.trainer import Trainer
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 EVERY = 10.0  # seconds between plain lines
 REFRESH = 0.25  # seconds between changes of the live line
-LEAST_PROGRESS = 0.01  # of a run, before the time left is shown: the first steps of a budget count next to nothing
+MIN_PROGRESS = 0.01  # of a run, before the time left is shown: the first steps of a budget count next to nothing
 SEPARATOR = " · "
 TASK = "task"  # the part of the loss that fine-tuning has
 
@@ -55,7 +55,7 @@ class ConsoleLine(Callback):
         self._last = row
         now = time.monotonic()
         if self._begun is None:
-            self._begun = (_progress(row), now)
+            self._begun = (number(row, "progress") or 0.0, now)
         if now - self._last_shown >= (REFRESH if self._live else EVERY):
             self._last_shown = now
             self._show(row, trainer.settings.bound.steps)
@@ -87,33 +87,29 @@ class ConsoleLine(Callback):
 
     def _parts(self, row: Row, steps: int | None) -> list[str]:
         """The line, in pieces from the most to the least wanted; the time left is the last."""
-        progress = _progress(row)
-        of_all = f"/{steps:,}" if steps else ""
-        parts = [f"{progress:.0%} step {row.get('step', 0):,}{of_all}"]
-        speed, share = row.get("tokens_per_second"), row.get("mfu")
-        if isinstance(speed, int | float):
+        progress = number(row, "progress") or 0.0
+        parts = [f"{progress:.0%} step {row.get('step', 0):,}" + (f"/{steps:,}" if steps else "")]
+        speed, share = number(row, "tokens_per_second"), number(row, "mfu")
+        if speed is not None:
             parts.append(f"{_short(speed)} tokens/s")
         parts += _figures(row)
-        if isinstance(share, int | float):
+        if share is not None:
             parts.append(f"{share:.0%} of peak")
-        left = self._seconds_left(progress)
-        return parts if left is None else [*parts, f"{format_duration(round(left))} left"]
-
-    def _seconds_left(self, progress: float) -> float | None:
-        if self._begun is None or progress - self._begun[0] < LEAST_PROGRESS:
-            return None
-        rate = (progress - self._begun[0]) / max(time.monotonic() - self._begun[1], 1e-9)
-        return max(1.0 - progress, 0.0) / rate
-
-
-def _progress(row: Row) -> float:
-    progress = row.get("progress")
-    return float(progress) if isinstance(progress, int | float) else 0.0
+        if self._begun is not None and progress - self._begun[0] >= MIN_PROGRESS:
+            rate = (progress - self._begun[0]) / max(time.monotonic() - self._begun[1], 1e-9)
+            parts.append(f"{format_duration(round(max(1.0 - progress, 0.0) / rate))} left")
+        return parts
 
 
 def in_words(row: Row) -> str:
     """All figures of a row: ``loss 3.211 · mlm 2.600 (45.1%) · f1 0.912``."""
-    return SEPARATOR.join([*_figures(row), *_scores(row)])
+    shown = ("step", "tokens", "seconds", "loss", "accuracy", "depth")
+    scores = [
+        f"{name.replace('_', ' ')} {value:.3f}"
+        for name, value in row.items()
+        if isinstance(value, int | float) and name not in shown and not name.endswith(("_loss", "_accuracy"))
+    ]
+    return SEPARATOR.join([*_figures(row), *scores])
 
 
 def _figures(row: Row) -> list[str]:
@@ -131,20 +127,6 @@ def _figures(row: Row) -> list[str]:
         figure += [f"({right:.1%})" if loss is not None else f"{right:.1%}"] if right is not None else []
         figures.append(" ".join([part.replace("_", " "), *figure]))
     return figures + ([f"accuracy {numbers['accuracy']:.1%}"] if "accuracy" in numbers else [])
-
-
-def _scores(row: Row) -> list[str]:
-    """Figures of a task that are neither losses nor accuracies: ``f1 0.912``."""
-    others = {
-        name: value
-        for name, value in row.items()
-        if name not in ("step", "tokens", "seconds", "loss", "accuracy", "depth")
-    }
-    return [
-        f"{name.replace('_', ' ')} {value:.3f}"
-        for name, value in others.items()
-        if isinstance(value, int | float) and not name.endswith(("_loss", "_accuracy"))
-    ]
 
 
 def _short(number: float) -> str:

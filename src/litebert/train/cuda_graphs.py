@@ -6,10 +6,9 @@ ones. Clipping and AdamW's step cost a small model as much as both passes, so th
 is a number on the device that is set before each replay. What cannot be recorded runs eagerly, which is logged once.
 """
 
-import contextlib
 import gc
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +21,9 @@ from litebert.train.parallel import gradient_norm
 
 log = logging.getLogger(__name__)
 
-MOST = 64  # shapes that are recorded; rarer ones run as they come
-SIGHTS = 2  # a shape is recorded when it comes again: what comes once would cost more than it saves
-WARM_UP = 2  # passes before a recording, in which kernels choose their ways
+MAX_SHAPES = 64  # shapes that are recorded; rarer ones run as they come
+RECORD_AT = 2  # a shape is recorded when it comes again: what comes once would cost more than it saves
+WARM_UP = 2  # passes before a recording, in which kernels are chosen
 
 Shape = tuple[tuple[str, torch.Size, torch.dtype], ...]
 
@@ -34,9 +33,7 @@ class _Recording:
     """Both passes over one shape, and the places in memory that they read and write."""
 
     inputs: dict[str, Tensor]
-    names: tuple[str, ...]
-    losses: tuple[Tensor, ...]
-    rights: tuple[Tensor, ...]
+    sums: Sums
     factors: tuple[Tensor, ...]  # the gradients of the losses
     forward: torch.cuda.CUDAGraph
     backward: torch.cuda.CUDAGraph
@@ -50,7 +47,7 @@ class CudaGraphPasses(nn.Module):
         self._learner, self._plain = [learner], plain  # in a list: it is a part of ``plain`` already
         self._parameters_trained = [parameter for parameter in learner.parameters() if parameter.requires_grad]
         self._gradients: list[Tensor] = []
-        self._recordings: dict[Shape, _Recording] = {}
+        self.recordings: dict[Shape, _Recording] = {}
         self._seen: dict[Shape, int] = {}
         self._pool: Any = None
         self._stream: Any = None  # where warm-ups run and recordings are made
@@ -66,9 +63,10 @@ class CudaGraphPasses(nn.Module):
             return self._plain(tensors)
         for name, place in recording.inputs.items():
             place.copy_(tensors[name], non_blocking=True)
-        handle = torch.empty(0, device=recording.losses[0].device, requires_grad=True)
+        handle = torch.empty(0, device=self._gradients[0].device, requires_grad=True)
         losses = _Replay.apply(handle, self, recording)
-        return dict(zip(recording.names, zip(losses, recording.rights, strict=True), strict=True))
+        pairs = zip(recording.sums.items(), losses, strict=True)
+        return {name: (loss, right) for (name, (_, right)), loss in pairs}
 
     def play_backward(self, recording: _Recording, factors: tuple[Tensor, ...]) -> None:
         """Add this batch's gradients to those of the step, or begin with them."""
@@ -76,11 +74,6 @@ class CudaGraphPasses(nn.Module):
         for place, factor in zip(recording.factors, factors, strict=True):
             place.copy_(factor)
         recording.backward.replay()
-
-    @property
-    def num_recordings(self) -> int:
-        """How many shapes are replayed."""
-        return len(self._recordings)
 
     def gradients_in_place(self) -> bool:
         """Whether all gradients of this step lie where recordings put them."""
@@ -95,25 +88,22 @@ class CudaGraphPasses(nn.Module):
         That is safe because a forward pass is always followed by its own backward pass, and nothing that is read later
         (losses, what is right, gradients) is freed.
         """
-        with _no_garbage(), torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
-            return work()
+        collecting = gc.isenabled()
+        gc.disable()  # a collection may free what the device must not be asked about now
+        try:
+            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
+                return work()
+        finally:
+            if collecting:
+                gc.enable()
 
     def _set_up(self) -> None:
         gc.collect()  # recordings of a run before this one are freed now, not in the midst of a recording
         self._gradients = [torch.zeros_like(parameter) for parameter in self._parameters_trained]
         self._pool, self._stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream()
 
-    def _warm_up(self, work: Callable[[], None]) -> None:
-        """Run it beside the main stream, where it will be recorded, so that kernels are loaded and chosen."""
-        self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):
-            for _ in range(WARM_UP):
-                work()
-        torch.cuda.current_stream().wait_stream(self._stream)
-        torch.cuda.synchronize()
-
     def _begin(self) -> None:
-        """At the start of a step: gradients of zero, each in its own place."""
+        """At the start of a step: gradients of zero, each where recordings put them."""
         if self._parameters_trained[0].grad is None:
             torch._foreach_zero_(self._gradients)
             self._attach()
@@ -124,47 +114,42 @@ class CudaGraphPasses(nn.Module):
 
     def _recording(self, tensors: Mapping[str, Tensor]) -> _Recording | None:
         shape = tuple((name, tensor.shape, tensor.dtype) for name, tensor in tensors.items())
-        known = self._recordings.get(shape)
-        if known is not None or self._gave_up or len(self._recordings) >= MOST:
+        known = self.recordings.get(shape)
+        if known is not None or self._gave_up or len(self.recordings) >= MAX_SHAPES:
             return known
         self._seen[shape] = self._seen.get(shape, 0) + 1
         # In the middle of a step nothing is recorded: gradients are at hand, and passes that ran as they came before it
         # hold on to the main stream, which a recording must not touch.
-        if self._seen[shape] < SIGHTS or self._parameters_trained[0].grad is not None:
+        if self._seen[shape] < RECORD_AT or self._parameters_trained[0].grad is not None:
             return None
         random = torch.cuda.get_rng_state()
         try:
-            self._recordings[shape] = self._record({name: tensor.clone() for name, tensor in tensors.items()})
+            self.recordings[shape] = self._record({name: tensor.clone() for name, tensor in tensors.items()})
         except RuntimeError as error:
             self._gave_up = True
             log.warning("passes cannot be recorded as CUDA graphs and run eagerly (%s)", str(error).splitlines()[0])
         torch.cuda.set_rng_state(random)
         for parameter in self._parameters_trained:
             parameter.grad = None
-        return self._recordings.get(shape)
+        return self.recordings.get(shape)
 
     def _record(self, inputs: dict[str, Tensor]) -> _Recording:
-        """Warm up beside the main stream, then record a forward and a backward pass."""
+        """Warm up, then record a forward and a backward pass."""
         self._attach()
-        self._warm_up(lambda: self._both(inputs))
+        # Beside the main stream, where it will be recorded, so that kernels are loaded and chosen.
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            for _ in range(WARM_UP):
+                torch.autograd.backward([loss for loss, _ in self._sums(inputs).values()])
+        torch.cuda.current_stream().wait_stream(self._stream)
+        torch.cuda.synchronize()
         forward, backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         sums = self.capture(forward, lambda: self._sums(inputs))
         losses = tuple(loss for loss, _ in sums.values())
         factors = tuple(torch.ones_like(loss) for loss in losses)
         self.capture(backward, lambda: torch.autograd.backward(losses, factors))
-        return _Recording(
-            inputs,
-            tuple(sums),
-            tuple(loss.detach() for loss in losses),
-            tuple(right.detach() for _, right in sums.values()),
-            factors,
-            forward,
-            backward,
-        )
-
-    def _both(self, inputs: dict[str, Tensor]) -> None:
-        """Both passes as they come."""
-        torch.autograd.backward([loss for loss, _ in self._sums(inputs).values()])
+        detached = {name: (loss.detach(), right.detach()) for name, (loss, right) in sums.items()}
+        return _Recording(inputs, detached, factors, forward, backward)
 
     def _sums(self, inputs: dict[str, Tensor]) -> Sums:
         torch.clear_autocast_cache()  # casts made before a recording are no part of it
@@ -174,18 +159,6 @@ class CudaGraphPasses(nn.Module):
             torch.clear_autocast_cache()
 
 
-@contextlib.contextmanager
-def _no_garbage() -> Iterator[None]:
-    """No collection while recording: it may free what the device is not to be asked about then."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
 class _Replay(torch.autograd.Function):
     """A forward pass replayed, whose backward pass is replayed. Gradients go where they belong by themselves."""
 
@@ -193,7 +166,7 @@ class _Replay(torch.autograd.Function):
     def forward(ctx: Any, handle: Tensor, owner: CudaGraphPasses, recording: _Recording) -> tuple[Tensor, ...]:
         ctx.owner, ctx.recording = owner, recording
         recording.forward.replay()
-        return tuple(loss.clone() for loss in recording.losses)
+        return tuple(loss.clone() for loss, _ in recording.sums.values())
 
     @staticmethod
     def backward(ctx: Any, *factors: Any) -> Any:

@@ -5,31 +5,17 @@ tensor sharded over ranks (a DTensor) has the norms of the whole tensor: norms o
 as the update itself. All norms of a step travel in one sum over the ranks.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from itertools import pairwise
-from typing import Any, cast, overload
+from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard, distribute_tensor
-
-Bounds = list[tuple[int, int]]  # the rows of each part of a tensor
-
-
-@dataclass(frozen=True)
-class _Move:
-    """A tensor and where it is to go, both as this rank holds them, before the trust ratio."""
-
-    parameter: Tensor  # the optimiser's own, whole or sharded
-    here: Tensor
-    update: Tensor
-    parts: int
-    rate: float
+from torch.distributed.tensor import DTensor, Partial, distribute_tensor
 
 
 class Lamb(torch.optim.Optimizer):
-    """Groups may say ``trust`` (False: no trust ratio) and ``parts`` (n: a ratio for each nth of the rows by itself).
+    """A group has ``trust`` (False: no trust ratio) and ``parts`` (n: a ratio for each nth of the rows by itself).
 
     A fused query-key-value weight stands for three tensors of the paper, so it has three parts.
     """
@@ -44,33 +30,26 @@ class Lamb(torch.optim.Optimizer):
     ) -> None:
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "trust": True, "parts": 1}
         super().__init__(params, defaults)
-        self._bounds: dict[Tensor, Bounds] = {}
+        self._rows: dict[Tensor, list[tuple[int, int]]] = {}  # of each part of a tensor, on this rank
 
-    @overload
-    def step(self, closure: None = None) -> None: ...
-    @overload
-    def step(self, closure: Callable[[], float]) -> float: ...
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """One update of every parameter that has a gradient."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        trusted: list[_Move] = []
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """One update of every parameter that has a gradient; there is no closure to call."""
+        steps: list[tuple[list[Tensor], list[Tensor], float]] = []
+        trusted: list[tuple[Tensor, Tensor, Tensor, int]] = []  # parameter, what this rank has of it, update, parts
         for group in self.param_groups:
             parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
             if not parameters:
                 continue
             here = [_local(parameter) for parameter in parameters]
             updates = self._directions(group, parameters, here)
+            steps.append((here, updates, group["lr"]))
             if group["trust"]:
-                moves = zip(parameters, here, updates, strict=True)
-                trusted += [_Move(p, local, update, group["parts"], group["lr"]) for p, local, update in moves]
-            else:
-                torch._foreach_add_(here, updates, alpha=-group["lr"])
-        self._move(trusted)
-        return loss
+                trusted += zip(parameters, here, updates, [group["parts"]] * len(here), strict=True)
+        if trusted:
+            self._scale(trusted)
+        for here, updates, rate in steps:
+            torch._foreach_add_(here, updates, alpha=-rate)
 
     def _directions(self, group: dict[str, Any], parameters: list[Tensor], here: list[Tensor]) -> list[Tensor]:
         """Adam's direction without bias correction, plus the decay of the weights."""
@@ -93,37 +72,31 @@ class Lamb(torch.optim.Optimizer):
             torch._foreach_add_(updates, here, alpha=group["weight_decay"])
         return updates
 
-    def _move(self, moves: list[_Move]) -> None:
-        """Scale each part of each update by ||p|| / ||update||, 1 where either is zero, and take the steps."""
-        if not moves:
-            return
-        weights: list[Tensor] = []
-        updates: list[Tensor] = []
-        for move in moves:
-            for begin, end in self._rows(move.parameter, move.parts):
-                weights.append(move.here[begin:end])
-                updates.append(move.update[begin:end])
-        norms = torch.stack(torch._foreach_norm(weights + updates))
-        of_weights, of_updates = _summed(norms.square(), moves).sqrt().view(2, -1)
+    def _scale(self, trusted: list[tuple[Tensor, Tensor, Tensor, int]]) -> None:
+        """Multiply each part of each update by ||p|| / ||update||, 1 where either is zero."""
+        weights, updates = [], []
+        for parameter, here, update, parts in trusted:
+            for begin, end in self._parts(parameter, parts):
+                weights.append(here[begin:end])
+                updates.append(update[begin:end])
+        squares = torch.stack(torch._foreach_norm(weights + updates)).square()
+        first = trusted[0][0]
+        if isinstance(first, DTensor):  # one model is sharded one way, over the ranks of one mesh
+            assert all(isinstance(p, DTensor) and p.placements == first.placements for p, *_ in trusted)
+            squares = DTensor.from_local(squares, first.device_mesh, [Partial()]).full_tensor()
+        of_weights, of_updates = squares.sqrt().view(2, -1)
         usable = (of_weights > 0) & (of_updates > 0)
         ratios = torch.where(usable, of_weights / of_updates, 1.0)
-        torch._foreach_mul_(updates, list(ratios.unbind()))  # in place, so the moves' updates are scaled
-        by_rate: dict[float, list[_Move]] = {}
-        for move in moves:
-            by_rate.setdefault(move.rate, []).append(move)
-        for rate, some in by_rate.items():
-            torch._foreach_add_([move.here for move in some], [move.update for move in some], alpha=-rate)
+        torch._foreach_mul_(updates, list(ratios.unbind()))
 
-    def _rows(self, parameter: Tensor, parts: int) -> Bounds:
+    def _parts(self, parameter: Tensor, parts: int) -> list[tuple[int, int]]:
         """Which of this rank's rows belong to each part."""
-        if parts == 1:
-            return [(0, len(_local(parameter)))]
-        if parameter not in self._bounds:
+        if parameter not in self._rows:
             assert len(parameter) % parts == 0, f"{len(parameter)} rows in {parts} parts"
             first, count, size = _first_row(parameter), len(_local(parameter)), len(parameter) // parts
             edges = [min(max(part * size - first, 0), count) for part in range(parts + 1)]
-            self._bounds[parameter] = list(pairwise(edges))
-        return self._bounds[parameter]
+            self._rows[parameter] = list(pairwise(edges))
+        return self._rows[parameter]
 
 
 def _local(tensor: Tensor) -> Tensor:
@@ -136,28 +109,5 @@ def _first_row(parameter: Tensor) -> int:
     if not isinstance(parameter, DTensor):
         return 0
     numbers = torch.arange(len(parameter), device=parameter.device)
-    by_row = [place if place.is_shard(0) else Replicate() for place in parameter.placements]
-    held = distribute_tensor(numbers, parameter.device_mesh, by_row, src_data_rank=None).to_local()
+    held = distribute_tensor(numbers, parameter.device_mesh, parameter.placements, src_data_rank=None).to_local()
     return int(held[0]) if len(held) else 0
-
-
-def _summed(squares: Tensor, moves: list[_Move]) -> Tensor:
-    """Sums of squares (two rows: weights, updates) added up over the ranks that hold shards."""
-    first = moves[0].parameter
-    if not any(isinstance(move.parameter, DTensor) for move in moves):
-        return squares
-    assert isinstance(first, DTensor)
-    # One model is sharded one way; parts of it sharded in several would need a sum for each.
-    assert all(
-        isinstance(move.parameter, DTensor)
-        and move.parameter.device_mesh == first.device_mesh
-        and _shards(move.parameter) == _shards(first)
-        for move in moves
-    ), "LAMB needs all parameters sharded over the same ranks"
-    partial: list[Placement] = [Partial() if shards else Replicate() for shards in _shards(first)]
-    return DTensor.from_local(squares, first.device_mesh, partial).full_tensor()
-
-
-def _shards(tensor: DTensor) -> list[bool]:
-    """Along which dimensions of the mesh a tensor is cut."""
-    return [isinstance(place, Shard) for place in tensor.placements]

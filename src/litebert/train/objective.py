@@ -65,6 +65,13 @@ class Stage:
         return self.weights.get(part, 1.0)
 
 
+def on_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor of the host on its way to a device; nothing waits for it."""
+    if device.type == "cuda":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
+
+
 class Learner(nn.Module):
     """Network and objective as one module, so that it can be compiled, copied to ranks and sharded."""
 

@@ -120,7 +120,7 @@ def full_tensor(tensor: Tensor) -> Tensor:
 
 
 def full_state(state: Any) -> Any:
-    """A nested state with every tensor whole and on the CPU; all ranks must ask."""
+    """A nested state with every tensor whole and on the CPU; all ranks must call this."""
     if isinstance(state, Tensor):
         return full_tensor(state).detach().cpu().clone()
     if isinstance(state, dict):
@@ -131,7 +131,7 @@ def full_state(state: Any) -> Any:
 
 
 def full_weights(network: Network) -> dict[str, Tensor]:
-    """All weights, unsharded, on the CPU; all ranks must ask."""
+    """All weights, unsharded, on the CPU; all ranks must call this."""
     return cast(dict[str, Tensor], full_state(network.state_dict()))
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from litebert.parameters import format_duration
 from litebert.runs import Status
 from litebert.train.callbacks import Callback
-from litebert.train.metrics import HELD_OUT, Row, read_metrics
+from litebert.train.metrics import HELD_OUT, Row, number, read_metrics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +24,7 @@ PICTURE = "loss.png"
 COLOURS = ("#1f5fa8", "#c8553d", "#4f8a3c", "#7a5195")
 OTHER_DEPTHS = ("depth_", "shallow_", "taught_")  # of elastic runs: a picture of all would show none
 WORDS = {"mlm": "masked words", "order": "sentence order"}
-Points = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
+Values = npt.NDArray[np.float64]
 
 
 class Plot(Callback):
@@ -60,12 +60,23 @@ def draw_run(run: Path, *, unigram: float | None = None) -> Path | None:
     heights = [3.0] + [2.0] * bool(accuracies) + [1.0] * bool(rates[0].size)
     figure = Figure(figsize=(9, 1.0 + 1.3 * sum(heights)), layout="constrained")
     canvas = FigureCanvasAgg(figure)
-    grid = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)
-    axes: list[Axes] = list(grid[:, 0])
-    figure.suptitle(_title(run, training or rows), fontsize=11, x=0.01, ha="left")
-    _draw_losses(axes[0], training, held_out, losses, unigram)
+    axes: list[Axes] = list(figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0])
+    figure.suptitle(_title(run, (training or rows)[-1]), fontsize=11, x=0.01, ha="left")
+    shown = _draw(axes[0], training, held_out, losses)
+    if unigram is not None:
+        label = f"word frequency alone ({unigram:.2f})"
+        axes[0].axhline(unigram, color="#333333", linestyle="--", linewidth=1.0, label=label)
+        shown.append(np.array([unigram]))
+    # The explosion of a run would flatten everything else, so no more than twice what it began with is shown.
+    top = min(float(np.max(np.concatenate(shown))), 2 * max(float(values[0]) for values in shown if values.size))
+    axes[0].set_ylim(0, top * 1.06 if top > 0 else 1)
+    axes[0].set_ylabel("loss (nats)")
     if accuracies:
-        _draw_accuracies(axes[1], training, held_out, accuracies)
+        _draw(axes[1], training, held_out, accuracies, 100, "%")
+        axes[1].set_ylim(0, 101)
+        axes[1].set_ylabel("accuracy (%)")
+    for axis in axes[: 1 + bool(accuracies)]:
+        axis.legend(loc="best", fontsize=8, framealpha=0.85, edgecolor="none")
     if rates[0].size:
         axes[-1].plot(*rates, color="#555555", linewidth=1.4)
         axes[-1].set_ylabel("rate")
@@ -83,57 +94,25 @@ def draw_run(run: Path, *, unigram: float | None = None) -> Path | None:
     return temporary.replace(run / PICTURE)
 
 
-def _draw_losses(
-    axis: "Axes", training: Sequence[Row], held_out: Sequence[Row], names: Sequence[str], unigram: float | None
-) -> None:
-    """Each part's loss: raw in pale, smoothed over it, held-out as dots on a line."""
-    shown: list[npt.NDArray[np.float64]] = []
+def _draw(
+    axis: "Axes", training: Sequence[Row], held_out: Sequence[Row], names: Sequence[str], scale: int = 1, unit: str = ""
+) -> list[Values]:
+    """Each figure: raw in pale, smoothed over it, held-out as dots on a line; gives the values of the last two."""
+    shown: list[Values] = []
     for name, colour in zip(names, COLOURS * len(names), strict=False):
-        steps, values = _points(training, name)
+        part = name.removesuffix("loss").removesuffix("accuracy").removesuffix("_")
+        words = WORDS.get(part, part.replace("_", " ") or "all")
+        steps, values = _points(training, name, scale)
         smooth = _smoothed(values)
         if values.size:
             axis.plot(steps, values, color=colour, alpha=0.3, linewidth=0.8)
-            axis.plot(steps, smooth, color=colour, linewidth=1.6, label=f"{_words(name)}, training")
-        scored = _points(held_out, name)
-        _draw_held_out(axis, scored, colour, _words(name))
-        shown += [smooth, scored[1]]
-    if unigram is not None:
-        label = f"word frequency alone ({unigram:.2f})"
-        axis.axhline(unigram, color="#333333", linestyle="--", linewidth=1.0, label=label)
-        shown.append(np.array([unigram]))
-    # The explosion of a run would flatten everything else, so no more than twice what it began with is shown.
-    begun = max(float(values[0]) for values in shown if values.size)
-    top = min(float(np.max(np.concatenate(shown))), 2 * begun)
-    axis.set_ylim(0, top * 1.06 if top > 0 else 1)
-    axis.set_ylabel("loss (nats)")
-    axis.legend(loc="best", fontsize=8, framealpha=0.85, edgecolor="none")
-
-
-def _draw_accuracies(axis: "Axes", training: Sequence[Row], held_out: Sequence[Row], names: Sequence[str]) -> None:
-    for name, colour in zip(names, COLOURS * len(names), strict=False):
-        steps, values = _points(training, name)
-        if values.size:
-            axis.plot(steps, 100 * values, color=colour, alpha=0.25, linewidth=0.8)
-            axis.plot(steps, 100 * _smoothed(values), color=colour, linewidth=1.4, label=f"{_words(name)}, training")
-        steps, values = _points(held_out, name)
-        _draw_held_out(axis, (steps, 100 * values), colour, _words(name), unit="%")
-    axis.set_ylabel("right (%)")
-    axis.set_ylim(0, 101)
-    axis.legend(loc="best", fontsize=8, framealpha=0.85, edgecolor="none")
-
-
-def _draw_held_out(axis: "Axes", points: Points, colour: str, words: str, unit: str = "") -> None:
-    if points[0].size:
-        axis.plot(
-            *points,
-            color=colour,
-            linestyle=":",
-            linewidth=1.4,
-            marker="o",
-            markersize=4.5,
-            markerfacecolor="white",
-            label=f"{words}, held-out ({points[1][-1]:.3g}{unit})",
-        )
+            axis.plot(steps, smooth, color=colour, linewidth=1.6, label=f"{words}, training")
+        steps, scored = _points(held_out, name, scale)
+        if scored.size:
+            label = f"{words}, held-out ({scored[-1]:.3g}{unit})"
+            axis.plot(steps, scored, "o:", color=colour, label=label, linewidth=1.4, markersize=4.5, mfc="white")
+        shown += [smooth, scored]
+    return shown
 
 
 def _names(rows: Sequence[Row], ending: str) -> list[str]:
@@ -145,39 +124,28 @@ def _names(rows: Sequence[Row], ending: str) -> list[str]:
     ]
 
 
-def _points(rows: Sequence[Row], name: str) -> Points:
-    pairs = [(row.get("step"), row.get(name)) for row in rows]
-    known = [(x, y) for x, y in pairs if isinstance(x, int | float) and isinstance(y, int | float)]
-    return np.array([x for x, _ in known], dtype=np.float64), np.array([y for _, y in known], dtype=np.float64)
+def _points(rows: Sequence[Row], name: str, scale: int = 1) -> tuple[Values, Values]:
+    """Steps and values of a figure, from the rows that have both."""
+    pairs = [(number(row, "step"), number(row, name)) for row in rows]
+    known = np.array([pair for pair in pairs if None not in pair], dtype=np.float64).reshape(-1, 2)
+    return known[:, 0], scale * known[:, 1]
 
 
-def _smoothed(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _smoothed(values: Values) -> Values:
     """A running mean over a fiftieth of the run, shorter at the ends, so that the curve does not lag."""
-    reach = values.size // 100
-    sums = np.concatenate([[0.0], np.cumsum(values)])
-    places = np.arange(values.size)
-    reaches = np.minimum(reach, np.minimum(places, values.size - 1 - places))
-    return (sums[places + reaches + 1] - sums[places - reaches]) / (2 * reaches + 1)
+    sums, places = np.concatenate([[0.0], np.cumsum(values)]), np.arange(values.size)
+    reach = np.minimum(values.size // 100, np.minimum(places, places[::-1]))
+    return (sums[places + reach + 1] - sums[places - reach]) / (2 * reach + 1)
 
 
-def _words(name: str) -> str:
-    part = name.removesuffix("loss").removesuffix("accuracy").removesuffix("_")
-    return WORDS.get(part, part.replace("_", " ") or "all")
-
-
-def _title(run: Path, rows: Sequence[Row]) -> str:
+def _title(run: Path, last: Row) -> str:
     """The run and how far it went."""
-    last = rows[-1]
+    step, tokens, seconds = (number(last, name) for name in ("step", "tokens", "seconds"))
     parts = [run.resolve().name]
-    for name, form in (("step", "{:,} steps"), ("tokens", "{} million tokens"), ("seconds", "{}")):
-        value = last.get(name)
-        if isinstance(value, int | float):
-            parts.append(form.format(_figure(name, value)))
+    if step is not None:
+        parts.append(f"{step:,} steps")
+    if tokens is not None:
+        parts.append(f"{tokens / 1e6:{',.0f' if tokens >= 1e8 else '.3g'}} million tokens")
+    if seconds is not None:
+        parts.append(format_duration(seconds))
     return "  ·  ".join(parts)
-
-
-def _figure(name: str, value: float) -> float | str:
-    """A figure of the title: tokens in millions, time in words."""
-    if name == "tokens":
-        return f"{value / 1e6:,.0f}" if value >= 1e8 else f"{value / 1e6:.3g}"
-    return format_duration(value) if name == "seconds" else value

@@ -1,22 +1,95 @@
-"""How a run is bounded and driven: what the trainer needs to know, whatever it trains.
+"""How a run is bounded and driven: what the trainer needs to know, whatever it trains. No torch here.
 
-Settings are checked when they are made. No torch here, so that recipes are shown in an instant.
+Learning rate, input length and batch size change over a run as functions of progress alone. Progress goes from 0 to 1
+and is measured by whatever bounds the run: steps, tokens, arithmetic or the clock. Settings are checked when they are
+made.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from itertools import pairwise
+from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 from litebert.errors import InputError, nearest
-from litebert.train.schedules import ScheduleSettings, check_stages, square_root_rate, stage
 
 if TYPE_CHECKING:
     from litebert.train.trainer import TrainState
 
 Precision = Literal["bf16", "fp16", "fp32"]
 OptimiserName = Literal["adamw", "lamb", "muon"]
-OPTIMISERS: tuple[OptimiserName, ...] = ("adamw", "lamb", "muon")
+ScheduleKind = Literal["linear", "cosine", "constant", "one-cycle", "trapezoid"]
+OPTIMISERS: tuple[OptimiserName, ...] = get_args(OptimiserName)
 PARTS = ("embeddings", "attention", "feed_forward", "pooler", "heads")
+CYCLE_START = 1 / 25  # of the top rate, where one cycle begins
+
+Value = TypeVar("Value")
+
+
+def require(correct: bool, name: str, value: object, wanted: str) -> None:
+    """An error that names a setting, its value and what it must be."""
+    if not correct:
+        raise InputError(f"{name} is {value} but must be {wanted}")
+
+
+def check_stages(name: str, stages: Sequence[tuple[float, Value]]) -> None:
+    """An error that names the setting unless its stages begin at 0 and follow each other inside the run."""
+    begins = [begin for begin, _ in stages]
+    if not begins or begins[0] != 0:
+        raise InputError(f"{name} must have a stage from 0.0 on, such as ((0.0, 128), (0.7, 512))")
+    for before, begin in pairwise(begins):
+        if not before < begin < 1:
+            raise InputError(f"{name} has a stage at {begin} after one at {before}; stages must rise and stay below 1")
+
+
+def value_at(progress: float, stages: Sequence[tuple[float, Value]]) -> Value:
+    """The value of the last stage that has begun."""
+    return [value for begin, value in stages if begin <= max(progress, 0.0)][-1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleSettings:
+    """The shape of the rate; by default the paper's: 3,125 of 125,000 steps up, then straight down to 0.
+
+    ``one-cycle`` goes up and down along half cosines from a 25th of the top rate; ``constant`` stays at the top;
+    ``trapezoid`` stays there until the last ``decay`` of the run and then goes straight down.
+    """
+
+    kind: ScheduleKind = "linear"
+    warmup: float = 3125 / 125_000  # share of the run
+    end: float = 0.0  # share of the top rate at the end
+    decay: float = 0.3  # share of the run in which a trapezoid goes down
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(ScheduleKind):
+            raise InputError(f"there is no schedule '{self.kind}'{nearest(self.kind, get_args(ScheduleKind))}")
+        require(0 <= self.warmup < 1, "warmup", self.warmup, "a share of the run, from 0 to below 1")
+        require(0 <= self.end <= 1, "end", self.end, "a share of the top rate, from 0 to 1")
+        require(0 < self.decay <= 1, "decay", self.decay, "a share of the run, above 0 and at most 1")
+
+
+def rate_factor(progress: float, settings: ScheduleSettings) -> float:
+    """The share of the top rate to train with; progress beyond 1 (a clock overrun) counts as 1."""
+    progress, warmup, end = min(max(progress, 0.0), 1.0), settings.warmup, settings.end
+    if progress < warmup:
+        up = progress / warmup
+        return CYCLE_START + (1 - CYCLE_START) * _half_cosine(1 - up) if settings.kind == "one-cycle" else up
+    # From the top at the end of the warm-up. The released code decays from step 0 on and so jumps down at that point.
+    down = (progress - warmup) / (1 - warmup)
+    match settings.kind:
+        case "constant":
+            return 1.0
+        case "linear":
+            return 1 - (1 - end) * down
+        case "trapezoid":
+            return 1 - (1 - end) * min(1.0, max(0.0, 1 - (1 - progress) / min(settings.decay, 1 - warmup)))
+        case "cosine" | "one-cycle":
+            return end + (1 - end) * _half_cosine(down)
+
+
+def _half_cosine(share: float) -> float:
+    """From 1 at 0 down to 0 at 1."""
+    return (1 + math.cos(math.pi * share)) / 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,32 +115,26 @@ class OptimiserSettings:
     def __post_init__(self) -> None:
         if self.name not in OPTIMISERS:
             raise InputError(f"there is no optimiser '{self.name}'{nearest(self.name, OPTIMISERS)}")
-        for name, value in (("rate", self.rate), ("muon_rate", self.muon_rate), ("eps", self.eps)):
-            if value is not None and not 0 < value < math.inf:
-                raise InputError(f"{name} is {value} but must be a number above 0")
-        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
-            raise InputError(f"betas is {self.betas} but must be two numbers from 0 to below 1, such as 0.9 and 0.999")
-        if not 0 <= self.weight_decay < math.inf:
-            raise InputError(f"weight_decay is {self.weight_decay} but must be 0 or more")
-        if not 0 <= self.muon_momentum < 1:
-            raise InputError(f"muon_momentum is {self.muon_momentum} but must lie from 0 to below 1")
-        self._check_part_rates()
-
-    def _check_part_rates(self) -> None:
-        seen = set()
+        for name in ("rate", "muon_rate", "eps"):
+            value = getattr(self, name)
+            require(value is None or 0 < value < math.inf, name, value, "a number above 0")
+        two = len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas)
+        require(two, "betas", self.betas, "two numbers from 0 to below 1, such as 0.9 and 0.999")
+        require(0 <= self.weight_decay < math.inf, "weight_decay", self.weight_decay, "0 or more")
+        require(0 <= self.muon_momentum < 1, "muon_momentum", self.muon_momentum, "from 0 to below 1")
+        parts = [part for part, _ in self.part_rates]
         for part, factor in self.part_rates:
             if part not in PARTS:
                 raise InputError(f"part_rates names the part '{part}', which no model has{nearest(part, PARTS)}")
-            if part in seen:
+            if parts.count(part) > 1:
                 raise InputError(f"part_rates names the part '{part}' twice; give it one factor")
-            if not 0 <= factor < math.inf:
-                raise InputError(f"part_rates has {factor} for {part} but a factor must be 0 or more")
-            seen.add(part)
+            require(0 <= factor < math.inf, f"the factor of {part} in part_rates", factor, "0 or more")
 
     def for_run(self, batch: int, width: int) -> "OptimiserSettings":
         """With rates fitted to a batch of ``batch`` tokens, and the pooler's to the width of a model."""
         assert self.rate is not None
-        factor = min(1.0, square_root_rate(1.0, self.rate_at_batch, batch)) if self.rate_at_batch else 1.0
+        # The rate follows the square root of the batch (LAMB section 4), so that small batches do not diverge.
+        factor = min(1.0, math.sqrt(batch / self.rate_at_batch)) if self.rate_at_batch else 1.0
         rates = dict(self.part_rates)
         if self.pooler_rate_at_width:
             rates.setdefault("pooler", min(1.0, self.pooler_rate_at_width / width))
@@ -100,7 +167,7 @@ class Bound:
     def __post_init__(self) -> None:
         given = [value for value in (self.steps, self.tokens, self.seconds, self.flops) if value is not None]
         if not given:
-            raise InputError("say how long to train: --budget 20m, --steps 1000, --tokens 1e8 or --flops 1e16")
+            raise InputError("give a budget (20m), steps (1000), tokens (1e8) or flops (1e16) to train for")
         if min(given) <= 0:
             raise InputError("budget, steps, tokens and flops must be positive")
 
@@ -120,10 +187,10 @@ class TrainSettings:
     """Everything about a run but what is learnt."""
 
     bound: Bound
-    optimiser: OptimiserSettings
-    schedule: ScheduleSettings
-    batch_tokens: tuple[tuple[float, int], ...]  # tokens of a step over all ranks, from a share of the run on
-    micro_tokens: int  # tokens of one forward pass on one rank
+    optimiser: OptimiserSettings = OptimiserSettings()
+    schedule: ScheduleSettings = ScheduleSettings()
+    batch_tokens: tuple[tuple[float, int], ...] = ((0.0, 1),)  # of a step over all ranks, from a share of the run on
+    micro_tokens: int = 1  # tokens of one forward pass on one rank; only their ratio to a step's counts
     precision: Precision = "fp32"
     half_residual: bool = False  # the residual stream in half precision, too, where the forward pass is
     compiled: bool = False
@@ -145,4 +212,4 @@ class TrainSettings:
 
     def micro_batches(self, progress: float) -> int:
         """Forward passes of a step over all ranks."""
-        return stage(progress, self.batch_tokens) // self.micro_tokens
+        return value_at(progress, self.batch_tokens) // self.micro_tokens

@@ -30,7 +30,6 @@ class StepLosses:
     """One step's losses, still on the device."""
 
     step: int
-    stage: int  # the number of the stage it belongs to
     tokens: int  # of the whole batch
     counts: Mapping[str, float]  # items of each part in the whole batch
     weights: Mapping[str, float]  # of the parts of the loss
@@ -72,16 +71,16 @@ class Stepper:
     """A network, its optimiser and all that stands between them; ``stages`` are those that it will take steps of."""
 
     def __init__(self, network: Network, stages: Sequence[Stage], settings: TrainSettings, ranks: Ranks) -> None:
-        self.network, self.stages, self.settings, self.ranks = network, list(stages), settings, ranks
+        self.network, self.settings, self.ranks = network, settings, ranks
         network.encoder.checkpointing = settings.checkpointing
         network.encoder.half_residual(settings.half_residual)
         if settings.checkpointing and ranks.device.type == "cpu":
             return_large_blocks()  # or the heap keeps what checkpointing saves
         network.train()
         # One module runs on all ranks; the stages' objectives take turns in it.
-        self.learner: Learner = Learner(network, self.stages[0].objective)
+        self.learner: Learner = Learner(network, stages[0].objective)
         if settings.compiled:
-            prepare_compiler(len(self.stages))
+            prepare_compiler(len(stages))
             self.learner.compile()
         self.parallel = parallel.parallelize(self.learner, network, ranks, settings.sharded)
         self.optimiser = build_optimiser(network, settings.optimiser)
@@ -92,13 +91,13 @@ class Stepper:
         self.scaler = precision.scaler(settings.precision, ranks.device)
 
     def step(self, number: int, stage: Stage, batches: Sequence[Any], rate: float) -> StepLosses:
-        """Step ``number`` on this rank's micro-batches, at so much of the optimiser's rate."""
+        """Step ``number`` on this rank's micro-batches, at a share ``rate`` of the optimiser's own learning rate."""
         counts, tokens = self._count(stage, batches)
         self.optimiser.set_rate(rate)
         sums = self._gradients(stage, batches, counts)
         norm = self.update(self.scaler, self.settings.optimiser.clip)
         weights = {name: stage.weight(name) for name in sums}
-        return StepLosses(number, self.stages.index(stage), tokens, counts, weights, sums, norm)
+        return StepLosses(number, tokens, counts, weights, sums, norm)
 
     def compile(self, stage: Stage, batch: Any) -> None:
         """Both passes on a batch, whose gradients are thrown away, so that this need not compile in a step."""
@@ -114,7 +113,7 @@ class Stepper:
         self.wait()
 
     def wait(self) -> None:
-        """Until the device has done all that it was asked."""
+        """Wait until the device has finished."""
         if self.ranks.device.type == "cuda":
             torch.cuda.synchronize()
 
@@ -169,7 +168,7 @@ def _figures(step: StepLosses, names: Sequence[str], numbers: Sequence[float]) -
     row: dict[str, float] = {}
     for place, name in enumerate(names):
         count = step.counts[name]
-        if not count:  # no pair of sentences in this batch, say: nothing was lost, nothing gained
+        if not count:  # there may be no pair of sentences in this batch
             continue
         row[f"{name}_loss"] = numbers[2 * place] / count
         if not math.isnan(numbers[2 * place + 1]):  # there is no right or wrong in regression

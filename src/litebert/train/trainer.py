@@ -21,8 +21,7 @@ from litebert.train import parallel, precision
 from litebert.train.clock import Clock, StopSignal
 from litebert.train.objective import Objective, Position, Stage, SumsOf
 from litebert.train.parallel import Ranks
-from litebert.train.schedules import rate_factor
-from litebert.train.settings import TrainSettings
+from litebert.train.settings import TrainSettings, rate_factor
 from litebert.train.stepper import LogWindow, StepLosses, Stepper, mean_row, read_losses
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ class Trainer:
         return self.stepper.network
 
     def fit(self) -> TrainResult:
-        """Train to the end of the bound, or until told to stop."""
+        """Train to the end of the bound, or until asked to stop."""
         for _ in self:
             pass
         assert self.result is not None
@@ -126,7 +125,7 @@ class Trainer:
         self._end(status)
 
     def _end(self, status: Status) -> None:
-        """Score once more and tell the callbacks."""
+        """Score once more and let the callbacks finish."""
         self.state.seconds = self.clock.seconds()
         # On a period of steps, a score out of turn would count, too.
         if status != "diverged" and (status != "stopped" or not self.settings.score_steps):
@@ -153,7 +152,9 @@ class Trainer:
             taken = None
             if not self.trouble:
                 if self.stage is not current:
-                    self._begin_stage(current)
+                    for callback in self.callbacks:
+                        callback.on_stage(self, current)
+                    self.stage, self.state.stage = current, self.stages.index(current)
                     stream = self._stream(current)
                 assert stream is not None
                 taken = self._step(current, stream, progress)
@@ -166,7 +167,8 @@ class Trainer:
                     return "diverged"
                 self.stage = None  # and the clock runs on: a rollback does not lengthen a budget
                 continue
-            if self._score_is_due(progress >= next_held_out and may_score):
+            every = self.settings.score_steps
+            if self.state.step % every == 0 if every else progress >= next_held_out and may_score:
                 self._score()
                 next_held_out = self._next_held_out(progress)
             for callback in self.callbacks:
@@ -187,7 +189,7 @@ class Trainer:
         if self.ranks.first and budget is not None and took > COMPILING_SHARE * (budget - self.state.seconds):
             self.note(
                 f"starting and compiling took {format_duration(took)} of a budget of {format_duration(budget)}; give "
-                "it longer, or --no-compile, which trains more slowly and at once"
+                "it longer, or --no-compile, which trains more slowly but begins at once"
             )
 
     def _agree(self, stop: bool) -> tuple[float, bool, bool]:
@@ -211,11 +213,6 @@ class Trainer:
     def _stream(self, stage: Stage) -> Iterator[Any]:
         start = self.state.positions.setdefault(stage.name, (0, 0))
         return iter(stage.source.stream(start, rank=self.ranks.rank, world=self.ranks.world, workers=1))
-
-    def _begin_stage(self, stage: Stage) -> None:
-        for callback in self.callbacks:
-            callback.on_stage(self, stage)
-        self.stage, self.state.stage = stage, self.stages.index(stage)
 
     def _step(self, stage: Stage, stream: Iterator[Any], progress: float) -> StepLosses:
         """One optimiser step."""
@@ -272,11 +269,6 @@ class Trainer:
         """End the run after this step, as finished."""
         self.stop_reason = reason
 
-    def _score_is_due(self, by_share: bool) -> bool:
-        """On a period of steps, or of progress where that is left open."""
-        steps = self.settings.score_steps
-        return self.state.step % steps == 0 if steps else by_share
-
     def _score(self) -> None:
         """Held-out figures, once a step."""
         if self.evaluate is None or self.scored == self.state.step:
@@ -302,13 +294,17 @@ class Trainer:
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that a run continues with, whole and on the CPU; all ranks must ask."""
+        """Everything that a run continues with, whole and on the CPU; all ranks must call this.
+
+        The random state is that of this rank; dropout on other ranks is seeded by rank and step.
+        """
+        cuda = torch.cuda.get_rng_state(self.ranks.device) if self.ranks.device.type == "cuda" else None
         return {
             "train_state": asdict(self.state),
             "weights": parallel.full_weights(self.network),
             "optimiser": parallel.full_state(self.stepper.optimiser.state_dict()),
             "scaler": self.stepper.scaler.state_dict(),
-            "random": self._random(),
+            "random": {"world": self.ranks.world, "cpu": torch.get_rng_state(), "cuda": cuda},
             "callbacks": {callback.name: callback.state_dict() for callback in self.callbacks if callback.name},
         }
 
@@ -325,20 +321,13 @@ class Trainer:
         for callback in self.callbacks:
             if callback.name in state["callbacks"]:
                 callback.load_state_dict(state["callbacks"][callback.name])
-        self._restore_random(state["random"])
-
-    def _random(self) -> dict[str, Any]:
-        """The random generators of this rank; dropout on other ranks is seeded by rank and step."""
-        cuda = torch.cuda.get_rng_state(self.ranks.device) if self.ranks.device.type == "cuda" else None
-        return {"world": self.ranks.world, "cpu": torch.get_rng_state(), "cuda": cuda}
-
-    def _restore_random(self, state: Mapping[str, Any]) -> None:
-        if self.ranks.world == 1 and state["world"] == 1:
-            torch.set_rng_state(state["cpu"])
-            if state["cuda"] is not None and self.ranks.device.type == "cuda":
-                torch.cuda.set_rng_state(state["cuda"], self.ranks.device)
-        else:
+        random, device = state["random"], self.ranks.device
+        if self.ranks.world != 1 or random["world"] != 1:
             torch.manual_seed(hash((self.settings.seed, self.state.step, self.ranks.rank)) % 2**31)
+            return
+        torch.set_rng_state(random["cpu"])
+        if random["cuda"] is not None and device.type == "cuda":
+            torch.cuda.set_rng_state(random["cuda"], device)
 
 
 def _upgraded(state: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -34,8 +34,7 @@ from litebert.pretraining.objective import LOGIT_CHUNK, Pretraining, batch_flops
 from litebert.report import Item, Report, Section, Table, note, table_of
 from litebert.train import precision
 from litebert.train.objective import Position, Stage
-from litebert.train.schedules import ScheduleSettings
-from litebert.train.settings import OPTIMISERS, Bound, OptimiserSettings, Precision, TrainSettings
+from litebert.train.settings import OPTIMISERS, Bound, OptimiserSettings, Precision, ScheduleSettings, TrainSettings
 from litebert.train.trainer import Trainer
 from litebert_lab.bench.random_batches import full_batches, mixed_batches
 from litebert_lab.bench.theirs import Step, TheirPretraining, padded_chunks, their_model

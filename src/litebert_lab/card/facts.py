@@ -16,7 +16,7 @@ from litebert.planning.count import Parameters, count_parameters
 from litebert.pretraining.recipe import Recipe, depth_stages
 from litebert.runs import RunInfo, read_run
 from litebert.train.metrics import HELD_OUT, read_metrics
-from litebert.train.schedules import stage
+from litebert.train.settings import value_at
 
 AT_DEPTH = re.compile(r"held_out_depth_(\d+)_(\w+)")
 
@@ -100,7 +100,7 @@ def arithmetic(encoder: EncoderConfig, recipe: Recipe, rows: Sequence[Mapping[st
     depths, before, total = depth_stages(recipe, encoder), 0, 0.0
     for row in rows:
         progress = float(row.get("progress", 1.0))
-        depth, length = stage(progress, depths), stage(progress, recipe.batches.lengths)
+        depth, length = value_at(progress, depths), value_at(progress, recipe.batches.lengths)
         shallow = replace(encoder, num_layers=depth, num_groups=1, layers_per_group=1, custom_plan=())
         token = flops_per_token(shallow, length, "finetune") + 3 * recipe.mask_rate * head_flops(encoder)
         total += (int(row["tokens"]) - before) * token

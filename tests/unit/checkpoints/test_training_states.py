@@ -254,6 +254,7 @@ def test_reading_runs_no_code(tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.long
 def test_really_killed_at_random_moments(tmp_path):
     """A process that does nothing but save is killed twenty times; each time the last state it finished is there."""
     chance = random.Random(0)

@@ -245,6 +245,7 @@ def test_repeated_and_missing_names(tmp_path):
 # --- hostile content
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
 def test_damaged_files_are_named_with_the_line(suffix, tmp_path):
     compress = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}[suffix]

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from litebert.distillation.objective import DistillObjective, make_projection, mapped_depths
-from litebert.distillation.settings import DistillSettings
+from litebert.distillation.objective import DistillObjective, DistillSettings, make_projection, mapped_depths
 from litebert.nn.config import family_config
 from litebert.nn.layout import Layout
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig

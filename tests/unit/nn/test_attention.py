@@ -72,6 +72,7 @@ def test_bias_and_its_gradient():
     torch.testing.assert_close(bias.grad, other.grad)
 
 
+@pytest.mark.long
 def test_attention_dropout_keeps_the_mean():
     q, k, v = tensors(torch.float32, requires_grad=False)
     layout = Layout.of(LENGTHS)

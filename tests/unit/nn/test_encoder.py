@@ -45,6 +45,7 @@ def gradients(net):
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", FAMILIES)
 def test_compiled_equals_eager_without_graph_breaks(family):
     net = network(family, activation_dropout=0.0)
@@ -71,6 +72,7 @@ def test_a_fixed_budget_never_compiles_again():
     assert frames.frame_count == 1
 
 
+@pytest.mark.long
 def test_varying_batches_compile_at_most_a_few_times():
     net = network()
     torch._dynamo.reset()

@@ -53,7 +53,7 @@ def test_the_function_gives_what_the_command_prints() -> None:
     assert (found.parameters.bare, found.largest_tokens) == (printed["parameters"], printed["largest_tokens"])
     assert found.peak.total == pytest.approx(printed["memory_bytes"], abs=1)
     assert found.budget.epochs == printed["budget"]["epochs"] == pytest.approx(found.budget.tokens / 1e9, rel=1e-6)
-    assert found.flops_per_step == found.request.tokens * found.flops_per_token["pretrain"]
+    assert found.flops_per_step == found.tokens * found.flops_per_token["pretrain"]
 
 
 def test_three_models_fit_a_terminal_and_nothing_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from litebert.config import changed
 from litebert.nn.config import preset_config
-from litebert.pretraining.fitting import BATCHES, LEAST_BATCH, as_noted, fitted, in_words
+from litebert.pretraining.fitting import BATCHES, MIN_BATCH, as_recorded, describe_changes, fitted
 from litebert.pretraining.recipe import Recipe, read_recipe
 from litebert.runs import read_run, write_run
 from litebert.train.settings import Bound
@@ -40,7 +40,7 @@ def test_enough_tokens_keep_the_batch():
 def test_fewer_tokens_halve_it_until_there_are_enough_steps():
     assert batch(Bound(tokens=1500 * 32768 - 1)) == 16384
     assert batch(Bound(tokens=1500 * 4096)) == 4096
-    assert batch(Bound(flops=1e15)) == LEAST_BATCH
+    assert batch(Bound(flops=1e15)) == MIN_BATCH
 
 
 def test_more_tokens_double_it_and_leave_the_rates():
@@ -51,7 +51,7 @@ def test_more_tokens_double_it_and_leave_the_rates():
 
 
 def test_a_slow_machine_takes_the_least_batch():
-    assert batch(Bound(seconds=60), peak=1e11) == LEAST_BATCH
+    assert batch(Bound(seconds=60), peak=1e11) == MIN_BATCH
 
 
 def test_steps_are_taken_at_their_word():
@@ -112,18 +112,18 @@ def test_what_was_asked_for_stays():
 def test_a_resumed_run_goes_on_as_it_was_begun(tmp_path):
     begun = fitted(RECIPE, BASE, Bound(tokens=40_000 * 32768), 1e15)
     write_run(tmp_path, "pretrain", {"recipe": asdict(begun)})
-    assert as_noted(RECIPE, read_run(tmp_path)) == begun
-    assert as_noted(RECIPE, read_run(tmp_path), fixed={"growth.depths"}).growth.depths == RECIPE.growth.depths
-    assert as_noted(RECIPE, None) == RECIPE
+    assert as_recorded(RECIPE, read_run(tmp_path)) == begun
+    assert as_recorded(RECIPE, read_run(tmp_path), fixed={"growth.depths"}).growth.depths == RECIPE.growth.depths
+    assert as_recorded(RECIPE, None) == RECIPE
     plain = changed(
         RECIPE, {"reference_steps": 0, "reference_tokens": 0, "batches.min_steps": 0, "batches.max_steps": 0}
     )  # fits itself to nothing
-    assert as_noted(plain, read_run(tmp_path)) == plain
+    assert as_recorded(plain, read_run(tmp_path)) == plain
 
 
 def test_what_changed_is_told_in_words_that_ask_for_it():
     longer = fitted(RECIPE, BASE, Bound(tokens=40_000 * 32768), 1e15)
-    words = in_words(RECIPE, longer)
+    words = describe_changes(RECIPE, longer)
     assert words.startswith(
         "batches.tokens=131072 growth.depths=[[0.0,0.25],[0.16,0.5],[0.24,1.0]] growth.order_from=0.2 optimiser.rate=0"
     )
@@ -132,4 +132,4 @@ def test_what_changed_is_told_in_words_that_ask_for_it():
     assert again.growth.depths[-1][1] == 1.0 and isinstance(again.growth.depths[-1][1], float)  # all layers, not one
     assert again.batches.tokens == longer.batches.tokens
     assert again.optimiser.rate == pytest.approx(longer.optimiser.rate, rel=1e-2)
-    assert in_words(RECIPE, RECIPE) == ""
+    assert describe_changes(RECIPE, RECIPE) == ""

@@ -12,8 +12,7 @@ from litebert.planning.step import StepSettings
 from litebert.pretraining import memory
 from litebert.pretraining.recipe import BatchPlan, Recipe
 from litebert.train.parallel import Ranks
-from litebert.train.schedules import ScheduleSettings
-from litebert.train.settings import Bound, OptimiserSettings, TrainSettings
+from litebert.train.settings import Bound, OptimiserSettings, ScheduleSettings, TrainSettings
 
 CONFIG = preset_config("albert-small")
 GIB = 2**30

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from litebert.pretraining.elastic import Elastic
-from litebert.pretraining.objective import Pretraining
-from litebert.pretraining.order import even_weights, with_pull
+from litebert.pretraining.objective import Pretraining, balanced_weights, scale_order_gradient
 from litebert.train.objective import Learner
 
 CPU = torch.device("cpu")
@@ -24,10 +23,13 @@ def gradients(network, objective, batch, weight=1.0):
 
 def test_both_answers_count_the_same():
     labels = torch.tensor([0, 1, 1, 1, -100])
-    weights = even_weights(labels)
+    weights = balanced_weights(labels)
     assert weights.tolist() == pytest.approx([2.0, 2 / 3])
     assert weights[labels[:4]].sum() == pytest.approx(4.0)
-    assert even_weights(torch.tensor([1, 1, -100]))[1] == 1 / 2 and even_weights(torch.tensor([-100])).isfinite().all()
+    assert (
+        balanced_weights(torch.tensor([1, 1, -100]))[1] == 1 / 2
+        and balanced_weights(torch.tensor([-100])).isfinite().all()
+    )
 
 
 def test_a_batch_with_more_of_one_answer_says_nothing_by_that(network, batch):
@@ -43,7 +45,7 @@ def test_a_batch_with_more_of_one_answer_says_nothing_by_that(network, batch):
 def test_order_pulls_as_hard_as_asked_whatever_its_head(scale):
     torch.manual_seed(0)
     states = torch.randn(6, 8, requires_grad=True)
-    words, order = with_pull(states, states, 3.0)
+    words, order = scale_order_gradient(states, states, 3.0)
     first, second = torch.randn(6, 8), scale * torch.randn(6, 8)
     ((words * first).sum() + (order * second).sum()).backward()
     pulled = states.grad - first

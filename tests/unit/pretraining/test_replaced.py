@@ -12,7 +12,7 @@ from litebert.nn.layout import Layout
 from litebert.nn.network import pretraining_network
 from litebert.pretraining.objective import Pretraining, batch_flops
 from litebert.pretraining.recipe import Recipe, generator_layers
-from litebert.pretraining.replaced import NotYet, Replaced, drawn, draws, step_flops
+from litebert.pretraining.replaced import BeforeReplaced, Replaced, sample_tokens, step_flops, uniform_draws
 from litebert.train.objective import Learner
 from litebert_lab.bench.random_batches import random_batch
 
@@ -25,8 +25,8 @@ def network(tiny_config):
     return pretraining_network(tiny_config, ("masked_lm", "order", "replaced"))
 
 
-def replaced(asks="replaced", chunk=0, seed=0, masked_every=2, **how) -> Replaced:
-    return Replaced(Pretraining(32, chunk, 4), asks, 2, seed, masked_every=masked_every, **how)
+def replaced(question="replaced", chunk=0, seed=0, masked_every=2, **how) -> Replaced:
+    return Replaced(Pretraining(32, chunk, 4), question, 2, seed, masked_every=masked_every, **how)
 
 
 def shown(objective: Replaced, network, tensors) -> torch.Tensor:
@@ -37,18 +37,25 @@ def shown(objective: Replaced, network, tensors) -> torch.Tensor:
 
 def test_guesses_follow_the_probabilities():
     logits = torch.tensor([[0.0, 1.0, 2.0, -torch.inf]]).expand(20_000, -1)
-    guesses = drawn(logits, torch.rand(20_000, generator=torch.Generator().manual_seed(0)))
+    guesses = sample_tokens(logits, torch.rand(20_000, generator=torch.Generator().manual_seed(0)))
     shares = torch.bincount(guesses, minlength=4) / 20_000
     torch.testing.assert_close(shares, logits[0].softmax(-1), atol=0.01, rtol=0)
     last = torch.tensor([np.nextafter(np.float32(1), np.float32(0))])
-    assert drawn(torch.zeros(1, 5), last).item() == 4 and drawn(torch.zeros(1, 5), torch.zeros(1)).item() == 0
+    assert (
+        sample_tokens(torch.zeros(1, 5), last).item() == 4
+        and sample_tokens(torch.zeros(1, 5), torch.zeros(1)).item() == 0
+    )
 
 
 def test_a_batch_draws_the_same_anywhere(batch):
-    first = draws(0, batch)
+    first = uniform_draws(0, batch)
     assert first.dtype == np.float32 and first.shape == batch.mask_positions.shape
-    np.testing.assert_array_equal(first, draws(0, replace(batch)))
-    for other in (draws(1, batch), draws(0, replace(batch, index=7)), draws(0, replace(batch, epoch=1))):
+    np.testing.assert_array_equal(first, uniform_draws(0, replace(batch)))
+    for other in (
+        uniform_draws(1, batch),
+        uniform_draws(0, replace(batch, index=7)),
+        uniform_draws(0, replace(batch, epoch=1)),
+    ):
         assert (first != other).any()
 
 
@@ -141,10 +148,10 @@ def test_fixed_embeddings_are_the_generators_alone(network, batch):
     )
 
 
-@pytest.mark.parametrize(("asks", "part"), [("replaced", "replaced"), ("all-tokens", "tokens")])
-def test_a_tiny_model_learns_it(asks, part, network, tiny_config):
+@pytest.mark.parametrize(("question", "part"), [("replaced", "replaced"), ("all-tokens", "tokens")])
+def test_a_tiny_model_learns_it(question, part, network, tiny_config):
     batches = [random_batch(tiny_config, [30, 30], tokens=64, length=32, sequences=4, seed=n) for n in range(2)]
-    objective = replaced(asks, masked_every=0)
+    objective = replaced(question, masked_every=0)
     optimiser = torch.optim.AdamW(network.parameters(), lr=3e-3)
     losses = []
     for step in range(120):
@@ -174,7 +181,7 @@ def test_one_graph_for_all_batches(network, batch):
 
 
 def test_before_its_time_the_head_takes_part_for_nothing(network, batch):
-    plain, waiting = Pretraining(32, 0, 2), NotYet(32, 0, 2)
+    plain, waiting = Pretraining(32, 0, 2), BeforeReplaced(32, 0, 2)
     tensors = plain.tensors(batch, CPU)
     parts = waiting.parts(network, tensors)
     torch.testing.assert_close(parts["mlm"].loss, plain.parts(network, tensors)["mlm"].loss)
@@ -185,8 +192,8 @@ def test_before_its_time_the_head_takes_part_for_nothing(network, batch):
 
 def test_arithmetic_and_depth(tiny_config, batch):
     both = batch_flops(tiny_config, batch, depth=2) + batch_flops(tiny_config, batch)
-    assert step_flops(tiny_config, batch, generator_depth=2, asks="replaced") == both
-    assert step_flops(tiny_config, batch, generator_depth=2, asks="all-tokens") > both
+    assert step_flops(tiny_config, batch, generator_depth=2, question="replaced") == both
+    assert step_flops(tiny_config, batch, generator_depth=2, question="all-tokens") > both
     assert generator_layers(Recipe(), tiny_config) == 0
     assert generator_layers(Recipe(objective="replaced", generator_depth=0.25), tiny_config) == 1
     with pytest.raises(InputError, match="generator_depth is 4"):

@@ -121,6 +121,7 @@ ALPHABET = st.sampled_from(
 )
 
 
+@pytest.mark.long
 @given(st.text(st.one_of(ALPHABET, st.characters(codec="utf-8")), max_size=20))
 def test_quick_nfkc_is_nfkc_or_nothing(text):
     quick = quick_nfkc(text)

@@ -13,11 +13,10 @@ import pytest
 
 from litebert.errors import InputError
 from litebert.runs import read_run, write_run
-from litebert.train import console, sinks
+from litebert.train import console, metrics
 from litebert.train.console import ConsoleLine
-from litebert.train.metrics import MetricsFile, RunRecord, read_metrics
+from litebert.train.metrics import MetricsFile, RunRecord, Sinks, read_metrics
 from litebert.train.plot import Plot
-from litebert.train.sinks import Sinks
 from litebert.train.trainer import TrainState
 
 ROW = {
@@ -187,7 +186,7 @@ def test_run_json_follows(tmp_path, messages):
 
 def test_sinks_get_every_row_and_a_failing_one_is_let_go(tmp_path, messages, monkeypatch):
     good, bad = Recorder(), Recorder(fail=("log",))
-    monkeypatch.setattr(sinks, "SINKS", {"good": lambda run: good, "bad": lambda run: bad})
+    monkeypatch.setattr(metrics, "SINKS", {"good": lambda run: good, "bad": lambda run: bad})
     run = Run(tmp_path, "bad", "good")
     for step in (1, 2, 3):
         run.step({"step": step, "loss": 1.0})
@@ -216,8 +215,8 @@ def test_figures_for_sinks_are_finite_and_named_after_their_split():
         "nothing": None,
         "split": "held_out",
     }
-    assert sinks.numbers(row) == {"held_out/loss": 1.5}
-    assert sinks.numbers({"step": 3, "loss": 1}) == {"train/loss": 1.0}
+    assert metrics.numbers(row) == {"held_out/loss": 1.5}
+    assert metrics.numbers({"step": 3, "loss": 1}) == {"train/loss": 1.0}
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "wandb", "mlflow"])
@@ -236,7 +235,7 @@ def test_an_unknown_sink_and_one_that_does_not_start(tmp_path, monkeypatch):
     def refuse(run):
         raise RuntimeError("no login\nfound")
 
-    monkeypatch.setitem(sinks.SINKS, "wandb", refuse)
+    monkeypatch.setitem(metrics.SINKS, "wandb", refuse)
     with pytest.raises(InputError, match="wandb could not be started: no login found"):
         Sinks(["wandb"], tmp_path)
 

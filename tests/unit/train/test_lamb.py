@@ -175,19 +175,6 @@ def test_torch_state_round_trip_is_exact():
     assert torch.equal(second, straight)
 
 
-def test_closure_gives_the_loss():
-    weight = torch.nn.Parameter(torch.ones(2, 2))
-    optimiser = Lamb([weight])
-
-    def closure():
-        loss = (weight**2).sum()
-        loss.backward()
-        return loss.item()
-
-    assert optimiser.step(closure) == 4.0
-    assert (weight**2).sum().item() < 4.0
-
-
 @pytest.mark.gpu
 def test_on_cuda_as_on_the_cpu():
     plain = small_network()

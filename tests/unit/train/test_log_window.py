@@ -9,7 +9,7 @@ from litebert.train.stepper import LogWindow, StepLosses, mean_row, read_losses
 
 def lost(step, counts, **sums) -> StepLosses:
     held = {name: torch.tensor(pair) for name, pair in sums.items()}
-    return StepLosses(step, 0, 100, counts, {"order": 0.5}, held, torch.tensor(2.0))
+    return StepLosses(step, 100, counts, {"order": 0.5}, held, torch.tensor(2.0))
 
 
 def test_a_part_that_a_batch_has_none_of_is_left_out_of_its_row_and_of_the_mean():

@@ -10,11 +10,11 @@ import sys
 import pytest
 
 from litebert.errors import InputError
-from litebert.train.metrics import Metrics, read_metrics
+from litebert.train.metrics import MetricsFile, read_metrics
 
 
 def test_rows_come_back_to_the_last_bit(tmp_path):
-    metrics = Metrics(tmp_path / "run")
+    metrics = MetricsFile(tmp_path / "run")
     rows = [{"step": step, "loss": random.Random(step).random(), "split": "held_out"} for step in range(50)]
     for number, row in enumerate(rows):
         metrics.append(row)
@@ -22,7 +22,7 @@ def test_rows_come_back_to_the_last_bit(tmp_path):
 
 
 def test_numbers_that_json_lacks_are_null(tmp_path):
-    Metrics(tmp_path).append({"step": 1, "loss": math.nan, "norm": math.inf, "low": -math.inf, "fine": 0.0})
+    MetricsFile(tmp_path).append({"step": 1, "loss": math.nan, "norm": math.inf, "low": -math.inf, "fine": 0.0})
     text = (tmp_path / "metrics.jsonl").read_text()
     assert json.loads(text, parse_constant=pytest.fail) == {
         "step": 1,
@@ -34,7 +34,7 @@ def test_numbers_that_json_lacks_are_null(tmp_path):
 
 
 def test_rewind_drops_what_came_after_and_goes_on(tmp_path):
-    metrics = Metrics(tmp_path)
+    metrics = MetricsFile(tmp_path)
     for step in range(1, 11):
         metrics.append({"step": step, "loss": 1.0})
         if step % 5 == 0:
@@ -49,20 +49,20 @@ def test_rewind_drops_what_came_after_and_goes_on(tmp_path):
 
 @pytest.mark.parametrize("cut", range(1, 26, 3))
 def test_half_a_line_is_passed_over_and_mended(tmp_path, cut):
-    metrics = Metrics(tmp_path)
+    metrics = MetricsFile(tmp_path)
     for step in (1, 2, 3):
         metrics.append({"step": step, "loss": 0.125})
     path = tmp_path / "metrics.jsonl"
     os.truncate(path, path.stat().st_size - cut)
     assert [row["step"] for row in read_metrics(tmp_path)] == ([1, 2, 3] if cut == 1 else [1, 2])
-    again = Metrics(tmp_path)
+    again = MetricsFile(tmp_path)
     again.append({"step": 4})
     assert [row["step"] for row in read_metrics(tmp_path)] == [1, 2, 4]
     assert path.read_bytes().count(b"\n") == 3
 
 
 def test_a_rewind_that_dies_leaves_the_old_rows(tmp_path, monkeypatch):
-    metrics = Metrics(tmp_path)
+    metrics = MetricsFile(tmp_path)
     for step in (1, 2, 3):
         metrics.append({"step": step})
 
@@ -83,8 +83,8 @@ def test_no_run_has_no_rows_and_odd_lines_are_passed_over(tmp_path):
 
 def test_a_killed_process_leaves_whole_rows(tmp_path):
     code = (
-        "import sys\nfrom pathlib import Path\nfrom litebert.train.metrics import Metrics\n"
-        "metrics = Metrics(Path(sys.argv[1]))\n"
+        "import sys\nfrom pathlib import Path\nfrom litebert.train.metrics import MetricsFile\n"
+        "metrics = MetricsFile(Path(sys.argv[1]))\n"
         "for step in range(10**9):\n    metrics.append({'step': step, 'loss': 1 / 3})\n    print(flush=True)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
@@ -98,7 +98,7 @@ def test_a_killed_process_leaves_whole_rows(tmp_path):
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")  # noqa: PTH110
 def test_a_full_disk_is_said(tmp_path):
-    metrics = Metrics(tmp_path)
+    metrics = MetricsFile(tmp_path)
     metrics._file.close()
     metrics._file = open("/dev/full", "ab", buffering=0)  # noqa: PTH123, SIM115
     with pytest.raises(InputError, match=r"no room left to write .*metrics.jsonl.*--resume"):

@@ -5,7 +5,7 @@ import pytest
 from matplotlib import image
 from matplotlib.axes import Axes
 
-from litebert.train.metrics import Metrics
+from litebert.train.metrics import MetricsFile
 from litebert.train.plot import _smoothed, draw_run
 
 
@@ -14,9 +14,9 @@ def drawn(monkeypatch):
     """Labels and values of all lines that are drawn."""
     lines, plot, level = {}, Axes.plot, Axes.axhline
 
-    def record(self, x, y, **options):
+    def record(self, x, y, *form, **options):
         lines[options.get("label", f"raw {len(lines)}")] = (np.asarray(x), np.asarray(y))
-        return plot(self, x, y, **options)
+        return plot(self, x, y, *form, **options)
 
     def record_level(self, y, **options):
         lines["level"] = y
@@ -28,7 +28,7 @@ def drawn(monkeypatch):
 
 
 def write(run, rows):
-    metrics = Metrics(run)
+    metrics = MetricsFile(run)
     for row in rows:
         metrics.append(row)
 

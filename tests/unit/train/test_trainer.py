@@ -9,8 +9,7 @@ from toy_lessons import small_network
 from litebert.checkpoints.training import saved_states
 from litebert.train.callbacks import Callback, DivergenceGuard, SaveStates
 from litebert.train.objective import Part, Stage
-from litebert.train.schedules import ScheduleSettings
-from litebert.train.settings import Bound, OptimiserSettings, TrainSettings
+from litebert.train.settings import Bound, OptimiserSettings, ScheduleSettings, TrainSettings
 from litebert.train.trainer import Trainer
 
 

@@ -14,7 +14,7 @@ def test_unasked_it_is_a_gpu_where_there_is_one(there, monkeypatch):
     assert usable_device("cpu") == "cpu"
 
 
-@pytest.mark.parametrize(("asked", "said"), [("gpu", "must be cpu or cuda"), ("cuda", "use --device cpu")])
+@pytest.mark.parametrize(("asked", "said"), [("gpu", "must be auto, cpu or cuda"), ("cuda", "use cpu")])
 def test_a_device_that_is_not_there(asked, said, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(InputError, match=said):
