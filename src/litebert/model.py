@@ -577,7 +577,7 @@ def load(
 
 
 def _usable(device: str | torch.device) -> torch.device:
-    """A device by name; auto: a GPU where there is one."""
+    """A device by name; auto: a GPU if there is one."""
     if str(device) == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

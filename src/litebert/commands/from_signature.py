@@ -132,7 +132,7 @@ def _options(function: Callable[..., Any], declared: Mapping[str, tuple[Param, A
             info = typer.Option(*_flags(name, param, kind, default), help=help_text, show_default=False,
                                 metavar=param.metavar or _metavar(hint) or None)  # fmt: skip
         if required and not param.positional:
-            default = None  # the function itself says what is missing
+            default = None  # the function itself reports what is missing
         elif not required and kind is not bool and default is not None:
             default = list(default) if kind == list[str] else str(default)
         shape: Any = kind if required and param.positional else kind | None
