@@ -118,6 +118,7 @@ def squad(folder: Path) -> None:
 def smaller_block(text: str) -> str:
     """A Python block that does the same in seconds on a CPU."""
     text = text.replace('"cuda"', '"cpu"').replace("examples/tickets/tickets.csv", "tickets.csv")
+    text = text.replace("65_536", "1024").replace("length=512", "length=64").replace("(3, 1000", "(3, 1")
     text = re.sub(r'(finetune\(.*?)budget="\w+"', r'\1settings={"steps": 2, "scores": 1}', text)
     text = re.sub(r"(finetune\(.*?)epochs=\d+", r'\1settings={"steps": 2, "scores": 1}', text)
     return re.sub(r'(pretrain\(.*?)budget="\w+"', r'\1steps=2, settings={"batches.tokens": 1024}', text)
