@@ -134,6 +134,10 @@ def smaller_command(words: list[str]) -> list[str]:
             rest += ["--seeds", "1"] if "--seeds" in words or command == "compare" else []
         if command == "shrink" and "--tolerance" in rest:
             rest = [*rest, "--strategy", "top", "--seeds", "1"]
+    if command == "leaks":
+        rest = [*without(rest, "--length"), "--length", "32"]
+    if command == "plan":
+        rest = [re.sub(r"^(albert|bert)-\w+$", "albert-tiny", word) for word in rest]
     if command in ("pretrain", "study"):
         rest = without(rest, "--budget", "--flops", "--tokens", "--steps", "--device", "batches.")
         rest = [*rest, "--steps", "2", "batches.tokens=1024", "batches.lengths=64"]
@@ -145,7 +149,7 @@ def smaller_command(words: list[str]) -> list[str]:
         rest = [*rest, "width=32", "num_heads=2", "embedding_width=16", "num_layers=4", "max_positions=128"]
     if (command, *rest[:1]) in (("tokenizer", "train"), ("corpus", "build")):
         rest = without(rest, "--vocab-size", "--sample-megabytes", "--shard-tokens")
-        rest += ["--vocab-size", "80"] if command == "tokenizer" else ["--workers", "1"]
+        rest += ["--vocab-size", "60"] if command == "tokenizer" else ["--workers", "1"]
     return [program, command, *rest]
 
 
