@@ -79,6 +79,7 @@ def tables(folder: Path, draw: random.Random) -> None:
         queue = QUEUES[number % 3]
         rows.append((f"the {queue} {number}", f"{document(draw)} {queue} .", queue))
     frame = pandas.DataFrame(rows, columns=["subject", "body", "queue"])
+    frame["language"] = "en"
     for name in ("tickets.csv", "test.csv"):
         frame.to_csv(folder / name, index=False)
     for name in ("new.csv", "new_tickets.csv"):

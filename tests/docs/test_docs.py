@@ -108,3 +108,11 @@ def run_command(words: list[str], where: str, monkeypatch) -> None:
 def test_every_block_has_a_language_or_commands(page):
     for block in blocks(page):
         assert block.language or list(commands(block.text)) or block.not_run, f"{page.name}:{block.line}"
+
+
+def test_the_quickstart_runs(small_world, smaller, monkeypatch, tmp_path):
+    shutil.copytree(small_world, tmp_path, dirs_exist_ok=True, symlinks=True)
+    monkeypatch.chdir(tmp_path)
+    cells = (ROOT / "examples" / "quickstart.py").read_text(encoding="utf-8")
+    exec(compile(smaller.block(cells), "quickstart.py", "exec"), {})
+    assert (tmp_path / "quickstart" / "small" / "model.safetensors").is_file()
