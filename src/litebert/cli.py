@@ -28,7 +28,7 @@ HELD_OUT = {"--hold-out": "--held-out"}
 
 
 class InOrder(TyperGroup):
-    """Commands in the order in which a person comes to need them; by default, groups would come last."""
+    """Commands in the order in which they are needed; by default, groups would come last."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names, those of the first panel first."""
@@ -48,11 +48,11 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-tokenizer = typer.Typer(help="Train a tokenizer, try one, compare some.", no_args_is_help=True)
+tokenizer = typer.Typer(help="Train, try and compare tokenizers.", no_args_is_help=True)
 add_command(tokenizer, api.train_tokenizer, show.show_tokenizer, name="train", renamed=OUTPUT | HELD_OUT)
 add_command(tokenizer, try_tokenizer, _nothing, name="try")
 add_command(tokenizer, fertility, _nothing, renamed=HELD_OUT)
-corpus = typer.Typer(help="Build a token store from raw text and look into one.", no_args_is_help=True)
+corpus = typer.Typer(help="Build, inspect and verify token stores.", no_args_is_help=True)
 add_command(corpus, api.build_corpus, show.show_store, name="build", renamed=OUTPUT)
 add_command(
     corpus,
@@ -95,7 +95,7 @@ def _moved(name: str) -> None:
     """A command that is now one of ``litebert-lab``: an error with the new command, whatever its arguments are."""
 
     def moved(words: Annotated[list[str] | None, typer.Argument()] = None) -> None:
-        raise InputError(f"{name} is a command of litebert-lab now: litebert-lab {' '.join([name, *(words or ())])}")
+        raise InputError(f"{name} is now a command of litebert-lab: litebert-lab {' '.join([name, *(words or ())])}")
 
     anything = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
     app.command(name, hidden=True, context_settings=anything)(moved)

@@ -124,7 +124,7 @@ class Model(TextModel):
 
     @torch.no_grad()
     def _vectors(
-        self, inputs: Sequence[Encoded], pooling: Pooling | None, depth: int | None, batch_tokens: int, report: Report
+        self, inputs: Sequence[Encoded], pooling: Pooling, depth: int | None, batch_tokens: int, report: Report
     ) -> Vectors:
         found = np.empty((len(inputs), self.width), np.float32)
         done = 0
@@ -435,7 +435,7 @@ def load(
 
 
 def _usable(device: str | torch.device) -> torch.device:
-    """A device by name; auto: a GPU where there is one."""
+    """A device by name; auto: a GPU if there is one."""
     if str(device) == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

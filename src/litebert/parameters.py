@@ -22,7 +22,7 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 PathLike = str | os.PathLike[str]
-# What a table of rows may be: a file, a dict of columns, a DataFrame, a datasets.Dataset, a list of rows or tuples.
+# A table of rows: a file, a dict of columns, a DataFrame, a datasets.Dataset, a list of rows or tuples.
 Table = str | os.PathLike[str] | Mapping[str, Any] | Iterable[Any]
 # Fields of a recipe or a model: {"epochs": 3} or ["epochs=3"].
 Fields = Mapping[str, Any] | Iterable[str]
@@ -49,7 +49,7 @@ class Param:
     python_only: bool = False  # has no place on a command line
 
     def check(self, name: str, value: Any, hint: Any) -> None:
-        """Raise an InputError where a value is outside what was declared."""
+        """Raise an InputError if a value is not one that was declared."""
         if value is None:
             if not allows(hint, type(None)):
                 raise InputError(f"{name} is missing; {_lower(self.help)}", parameter=name)
@@ -78,7 +78,7 @@ class Param:
             raise InputError(f"{name} is {number:g} but must be {kind}{self.range()}", parameter=name)
 
     def range(self) -> str:
-        """The range in words, to stand behind "a number"."""
+        """The range in words, to follow "a number"."""
         low, high = (None if bound is None else f"{bound:,g}" for bound in (self.low, self.high))
         if low is not None and high is not None:
             return f" from {low} to {high}"
@@ -126,7 +126,7 @@ def declarations(function: Callable[..., Any]) -> dict[str, tuple[Param, Any]]:
 
 
 def choices_of(hint: Any) -> tuple[str, ...]:
-    """The strings that a type of literals allows; none for any other type."""
+    """The strings that a ``Literal`` type allows; empty for other types."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return tuple(choice for one in typing.get_args(hint) for choice in choices_of(one))
     return typing.get_args(hint) if typing.get_origin(hint) is Literal else ()
@@ -142,7 +142,7 @@ def allows(hint: Any, kind: type) -> bool:
 
 
 def field_words(fields: Fields | None) -> list[str]:
-    """Fields of a recipe as ``field=value`` words, however they were given."""
+    """Fields of a recipe as ``field=value`` words."""
     import json
 
     if fields is None:

@@ -1,4 +1,4 @@
-"""From the states of tokens to one vector a text, and the folders of sentence-transformers that say how.
+"""Pooling: from token states to one vector per text, and the pooling settings of sentence-transformers folders.
 
 Light to import: torch is imported where states are pooled. S sequences, T tokens, H width.
 """
@@ -25,7 +25,7 @@ _MODES: Mapping[str, Pooling] = {"mean": "mean", "mean_tokens": "mean", "cls": "
 
 @dataclass(frozen=True, kw_only=True)
 class SentenceSettings:
-    """How a model turns texts into vectors where its folder says so (that of a sentence-transformers model)."""
+    """How a model turns texts into vectors; None where a sentence-transformers folder does not define it."""
 
     pooling: Pooling | None = None
     max_length: int | None = None
@@ -33,7 +33,7 @@ class SentenceSettings:
     lower_case: bool = False
 
     def files(self, width: int) -> dict[str, str]:
-        """The files of a sentence-transformers folder that say the same."""
+        """The files of a sentence-transformers folder with these settings."""
         names = [("", "Transformer"), ("1_Pooling", "Pooling"), *([("2_Normalize", "Normalize")] * self.normalize)]
         modules = [
             {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
@@ -54,14 +54,14 @@ class SentenceSettings:
 
 
 def read_sentence_settings(folder: Path) -> tuple[SentenceSettings | None, list[str]]:
-    """What a folder says about vectors of texts, if anything, and what of it cannot be followed."""
+    """The settings in a folder, if any, and warnings about those that litebert does not support."""
     pooled, lengths = _read(folder / POOLING_FILE), _read(folder / LENGTH_FILE)
     if pooled is None and lengths is None:
         return None, []
     modules = _read(folder / MODULES) or []
     kinds = [str(module.get("type", "")).rpartition(".")[2] for module in modules if isinstance(module, dict)]
     notes = [
-        f"{folder.name} has a {kind} module for vectors of texts, which litebert leaves out"
+        f"{folder.name} has a {kind} module for text vectors, which litebert ignores"
         for kind in kinds
         if kind not in ("Transformer", "Pooling", "Normalize", "")
     ]
@@ -74,7 +74,8 @@ def read_sentence_settings(folder: Path) -> tuple[SentenceSettings | None, list[
             pooling = _MODES[modes[0]]
         else:
             notes.append(
-                f"{folder.name} pools by {' and '.join(modes) or 'nothing known'}; choose another with pooling"
+                f"{folder.name} pools by {' and '.join(modes) or 'an unknown method'}, not supported here: "
+                "the mean is used unless you choose another pooling"
             )
     length = (lengths or {}).get("max_seq_length")
     return SentenceSettings(
@@ -85,15 +86,15 @@ def read_sentence_settings(folder: Path) -> tuple[SentenceSettings | None, list[
     ), notes
 
 
-def pool(network: "Network", states: "Tensor", layout: "Layout", pooling: Pooling | None) -> "Tensor":
-    """(T, H) states to (S, H) vectors in fp32. None: the pooler's, or the first token's where there is no pooler."""
+def pool(network: "Network", states: "Tensor", layout: "Layout", pooling: Pooling) -> "Tensor":
+    """(T, H) states to (S, H) vectors in fp32."""
     import torch
 
     if pooling == "mean":
         total = torch.zeros(layout.num_sequences, states.shape[1], device=states.device)
         total.index_add_(0, layout.sequence_of_token(), states.float())
         return total / layout.lengths[:, None]
-    if pooling == "first":  # in XLNet the token that stands for a text is its last
+    if pooling == "first":  # XLNet's [CLS] token is the last
         return states[layout.first if network.config.encoder.pooled_token == "first" else layout.last].float()
     return network.pooled(states, layout).float()
 

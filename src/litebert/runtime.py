@@ -29,7 +29,7 @@ from litebert.text.tokenizer_files import read_tokenizer
 from litebert.text_model import Report, TextModel, Vectors
 
 MODEL, DESCRIPTION = "litebert.onnx", "litebert.json"
-POOLED: dict[Pooling | None, str] = {"mean": "mean", "first": "first", "pooler": "pooled", None: "pooled"}
+POOLED: dict[Pooling, str] = {"mean": "mean", "first": "first", "pooler": "pooled"}
 SEVEN_BITS = {"activation_step": np.array(1 / 63, np.float32), "activation_zero": np.array(64, np.uint8)}
 # Fused, the sum before a norm is several times slower than apart.
 SLOW_FUSIONS = ["SkipLayerNormFusion"]
@@ -147,7 +147,7 @@ class Runtime(TextModel):
             report(done)
 
     def _vectors(
-        self, inputs: Sequence[Encoded], pooling: Pooling | None, depth: int | None, batch_tokens: int, report: Report
+        self, inputs: Sequence[Encoded], pooling: Pooling, depth: int | None, batch_tokens: int, report: Report
     ) -> Vectors:
         found = np.empty((len(inputs), self.width), np.float32)
         output = POOLED[pooling]

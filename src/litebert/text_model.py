@@ -52,7 +52,7 @@ class TextModel(ABC):
 
     @abstractmethod
     def _vectors(
-        self, inputs: Sequence[Encoded], pooling: Pooling | None, depth: int | None, batch_tokens: int, report: Report
+        self, inputs: Sequence[Encoded], pooling: Pooling, depth: int | None, batch_tokens: int, report: Report
     ) -> Vectors:
         """(inputs, width) one vector for each input."""
 

@@ -128,8 +128,8 @@ def test_convert_there_and_back(tmp_path):
         (["finetune", "x", "--seeds", "0"], "--seeds is 0 but must be a whole number from 1 to 1,000"),
         (["finetune", "x", "--precision", "fp8"], "--precision is 'fp8' but must be one of bf16, fp16, fp32"),
         (["plan", "albert-base", "widht=3"], "did you mean 'width'?"),
-        (["bench", "forward", "--texts", "x"], "a command of litebert-lab now: litebert-lab bench forward --texts x"),
-        (["study", "--help"], "a command of litebert-lab now: litebert-lab study --help"),
+        (["bench", "forward", "--texts", "x"], "litebert-lab bench forward --texts x"),
+        (["study", "--help"], "litebert-lab study --help"),
         (["shrink", "x", "--compare", "--drop", "2,4"], "litebert-lab compare MODEL --drop 2,4,6"),
     ],
 )

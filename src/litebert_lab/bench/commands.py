@@ -22,6 +22,25 @@ def usable_device(device: str) -> str:
 
 
 @app.command()
+def start(
+    runs: Annotated[int, typer.Option(min=1, help="Runs of each; the fastest counts.")] = 10,
+    json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Time to start: import litebert, and litebert --help, each in a new process."""
+    import dataclasses
+    import json as json_module
+
+    from litebert_lab.bench.start import bench_start
+
+    rows = bench_start(runs)
+    if json:
+        typer.echo(json_module.dumps([dataclasses.asdict(row) for row in rows], indent=2))
+        return
+    for row in rows:
+        typer.echo(f"{row.what:26} {row.seconds:6.3f} s" + (f"   (aim: {row.wanted} s)" if row.wanted else ""))
+
+
+@app.command()
 def forward(
     model: Annotated[str, typer.Argument(help="A preset or a model folder.")] = "albert-base-v2",
     texts: Annotated[
