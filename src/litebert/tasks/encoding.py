@@ -66,6 +66,24 @@ class Inputs:
         """The places of all tokens of some inputs."""
         return np.concatenate([np.arange(self.starts[row], self.starts[row + 1]) for row in rows])
 
+    def replaced(self, numbers: Integers, others: "Inputs") -> "Inputs":
+        """The same with the inputs of the items ``numbers`` taken from ``others``, where they count from 0."""
+        kept = np.flatnonzero(~np.isin(self.items, numbers))
+        owners = np.concatenate([self.items[kept], numbers[others.items]])
+        order = np.argsort(owners, kind="stable")
+        rows = np.concatenate([kept, len(self) + np.arange(len(others))])[order]
+        both = Inputs(
+            np.concatenate([self.ids, others.ids]),
+            np.concatenate([self.segments, others.segments]),
+            np.concatenate([self.starts, self.starts[-1] + others.starts[1:]]),
+            np.concatenate([self.items, numbers[others.items]]),
+            np.concatenate([self.characters, others.characters]),
+        )
+        tokens = both.tokens_of(rows)
+        characters = both.characters[tokens] if len(both.characters) else both.characters
+        starts = np.concatenate([[0], np.cumsum(both.lengths[rows])])
+        return Inputs(both.ids[tokens], both.segments[tokens], starts, owners[order], characters)
+
 
 @dataclass(frozen=True)
 class Targets:

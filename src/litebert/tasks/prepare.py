@@ -123,8 +123,9 @@ def prepare(settings: FinetuneSettings, data: TaskData, source: Loaded | None = 
     recipe, notes = settled(settings.recipe, encoder, units=units, longest=longest)
     assert recipe.length is not None
     encoding = EncodingSettings(length=recipe.length, stride=recipe.stride)
-    if recipe.length != length:
-        inputs = kind.encode(train, tokenizer, encoding)
+    too_long = np.unique(inputs.items[inputs.lengths > recipe.length])
+    if len(too_long):  # only these are tokenised again
+        inputs = inputs.replaced(too_long, kind.encode([train[item] for item in too_long], tokenizer, encoding))
     targets = kind.targets(train, inputs, len(data.labels))
     labelled = {name: tuple(item for item in items if item.has_target) for name, items in data.dev.items()}
     dev = tuple(

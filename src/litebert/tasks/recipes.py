@@ -86,6 +86,8 @@ def read_finetune_recipe(
     else:
         name = kind if kind in names else "any"
     asked = nested(FinetuneRecipe, parse_overrides(overrides), notice=True)
+    if "epochs" in asked:
+        asked = {"steps": None, **asked}  # of the preset; the user asks for epochs
     return build(FinetuneRecipe, merged(nested(FinetuneRecipe, read_preset(folder, name)), asked))
 
 

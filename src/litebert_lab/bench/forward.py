@@ -134,7 +134,7 @@ def _packed(
             flat = torch.tensor([id for index in batch for id in ids[index]]).to(device)
             layout = Layout.of([len(ids[index]) for index in batch], device)
             out.append(encoder(flat, layout)[layout.first])
-            order += batch
+            order += batch.tolist()
         return torch.cat(out)[torch.tensor(order).argsort()]
 
     return run

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from toy_tasks import items as toy_items
 
 from litebert.errors import InputError
 from litebert.tasks.encoding import NULL
@@ -136,3 +137,15 @@ def test_labels_several_and_numbers(tokenizer):
     assert np.array_equal(KINDS["regress"].targets(numbers, inputs, 0).values, [0, 1, 2])
     with pytest.raises(InputError, match="'x' has no label"):
         KINDS["classify"].targets([Example(key="x", first="a")], inputs, 2)
+
+
+@pytest.mark.parametrize("kind", ["classify", "choice", "span"])
+def test_items_encoded_again_take_the_place_of_the_first_ones(kind, tokenizer):
+    items = toy_items(kind, 12, seed=0)
+    long, short = EncodingSettings(length=24, stride=4), EncodingSettings(length=10, stride=4)
+    first, expected = (KINDS[kind].encode(items, tokenizer, settings) for settings in (long, short))
+    numbers = np.unique(first.items[first.lengths > 10])
+    assert len(numbers) > 0
+    found = first.replaced(numbers, KINDS[kind].encode([items[number] for number in numbers], tokenizer, short))
+    for name in ("ids", "segments", "starts", "items", "characters"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))

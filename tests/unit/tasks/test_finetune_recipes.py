@@ -61,3 +61,10 @@ def test_what_is_refused():
         read_finetune_recipe("budget", "tickets", "classify", ["rat=1"])
     with pytest.raises(InputError, match="rate is 3"):
         read_finetune_recipe("budget", "tickets", "classify", ["optimiser.rate=3"])
+
+
+def test_epochs_win_over_the_steps_of_a_preset():
+    assert read_finetune_recipe("paper", "sst2", "classify").steps == 20935
+    asked = read_finetune_recipe("paper", "sst2", "classify", ["epochs=1.5"])
+    assert (asked.epochs, asked.steps) == (1.5, None)
+    assert read_finetune_recipe("paper", "sst2", "classify", ["epochs=1.5", "steps=7"]).steps == 7
