@@ -238,7 +238,7 @@ def print_report(report: Report, console: "Console | None" = None) -> None:
 
     columns = shutil.get_terminal_size((1000, 24)).columns  # a pipe gets lines as long as they are
     console = console or Console(width=min(columns, WIDEST) if sys.stdout.isatty() else columns, highlight=False)
-    console.print(Text(report.title, style="bold"))
+    console.print(Text(report.title, style="bold"), soft_wrap=True)  # names and paths stay whole
     for section in report.sections:
         shown = _on_terminal(section)
         if section.title and shown:
