@@ -305,3 +305,12 @@ def test_bad_requests_get_a_sentence(model, exported, tmp_path):
     assert not (tmp_path / "again").exists()
     with pytest.raises(InputError, match=r"texts\[1\] is None"):
         litebert.load(exported).encode(["a", None])
+
+
+def test_the_tokenizer_says_what_other_programs_ask_for(tokenizer, tmp_path):
+    """fastembed cuts texts at ``model_max_length`` and refuses a folder without it."""
+    for name, sentence, length in (("a", None, 24), ("b", SentenceSettings(pooling="mean", max_length=5), 5)):
+        folder = pretrained(tokenizer, sentence=sentence).export(tmp_path / name, standard=False).folder
+        settings = json.loads((folder / "tokenizer_config.json").read_text())
+        assert settings["model_max_length"] == length
+        assert json.loads((folder / "special_tokens_map.json").read_text())["pad_token"] == "[PAD]"
