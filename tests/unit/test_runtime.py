@@ -128,6 +128,20 @@ def test_integers_are_close_and_do_not_depend_on_other_texts(model, exported):
         assert (runtime.encode(text, pooling="mean") == vector).all()
 
 
+def test_a_single_long_text_gets_all_threads_and_the_same_bits(tokenizer, tmp_path):
+    torch.manual_seed(0)
+    config = family_config({"family": "albert", "max_positions": 300, **SIZES})
+    model = Model(scrambled(pretraining_network(config)), tokenizer)
+    runtime = litebert.load(model.export(tmp_path / "out", standard=False).folder, threads=3)
+    text = "the cat sat on a mat and a dog ran far away " * 20
+    assert runtime._sessions._all is None
+    alone = runtime.encode(text, pooling="mean")
+    assert runtime._sessions._all.get_session_options().intra_op_num_threads == 3
+    assert (alone == runtime.encode([text, "a dog"], pooling="mean")[0]).all()
+    with runtime._sessions._free:  # another text has the threads
+        assert (alone == runtime.encode(text, pooling="mean")).all()
+
+
 def test_the_standard_file_gives_a_row_the_same_bits_in_any_batch(exported, tokenizer):
     """Activations have a scale for each token; with one for the whole batch, rows would depend on each other."""
     import onnxruntime
