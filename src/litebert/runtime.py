@@ -1,8 +1,8 @@
 """Exported models, run by onnxruntime: the same questions as to any model (``TextModel``), without torch.
 
 On a CPU a batch gains nothing: what a token costs hardly depends on how many are computed at once. So every text is a
-run of its own, without padding, on one thread, and as many run at a time as there are cores. No answer can depend on
-what else is asked.
+run of its own, without padding, on one thread, and as many run at a time as there are cores. A single text that is not
+short gets all cores. No answer can depend on what else is asked, and the bits are the same either way.
 """
 
 import json
@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ POOLED: dict[Pooling, str] = {"mean": "mean", "first": "first", "pooler": "poole
 SEVEN_BITS = {"activation_step": np.array(1 / 63, np.float32), "activation_zero": np.array(64, np.uint8)}
 # Fused, the sum before a norm is several times slower than apart.
 SLOW_FUSIONS = ["SkipLayerNormFusion"]
+SHORT = 24  # tokens of a text that more threads do not make faster
 
 Array = npt.NDArray[Any]
 
@@ -69,7 +71,7 @@ class Runtime(TextModel):
         self.activation_bits = activation_bits or (8 if has_wide_integer_sums() else 7)
         if self.activation_bits not in (7, 8):
             raise InputError(f"activation_bits is {activation_bits} but must be 7 or 8")
-        self._session, self._options = self._open(place / MODEL)
+        self._sessions = _Sessions(place / MODEL, self.threads, self._seven_bits())
         self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="litebert")
         self.depth = None if depth is None else self._depth(depth)
 
@@ -79,35 +81,10 @@ class Runtime(TextModel):
         family = self._about["family"]
         return f"Runtime({self.name!r}, family={family!r}, layers={self.num_layers}, {bits}{made_for})"
 
-    def _open(self, path: Path) -> tuple[Any, Any]:
-        """The session of the file, and how it is run."""
-        try:
-            import onnxruntime as ort
-        except ImportError:
-            raise InputError(
-                "exported models are run by onnxruntime; install it with pip install 'litebert[runtime]'"
-            ) from None
-        settings, run = ort.SessionOptions(), ort.RunOptions()
-        settings.intra_op_num_threads = settings.inter_op_num_threads = 1
-        settings.enable_mem_pattern = (
-            False  # a pattern is kept for every length, so memory would grow with each new one
-        )
-        settings.log_severity_level = run.log_severity_level = 3
-        run.only_execute_path_to_fetches = True
+    def _seven_bits(self) -> bool:
+        """Whether to quantise activations to 7 bits, where the file quantises them and can be told."""
         quantised = self._about["bits"] != 32 and self._about["activations"] == "token"
-        if quantised and self.activation_bits == 7:
-            self._kept = {name: ort.OrtValue.ortvalue_from_numpy(value) for name, value in SEVEN_BITS.items()}
-            for name, value in self._kept.items():
-                settings.add_initializer(name, value)
-        try:
-            session = ort.InferenceSession(
-                str(path), settings, providers=["CPUExecutionProvider"], disabled_optimizers=SLOW_FUSIONS
-            )
-        except Exception as error:  # onnxruntime has its own kinds for each of its modules
-            raise InputError(
-                f"{path} cannot be loaded ({' '.join(str(error).split())[:200]}); export the model again"
-            ) from None
-        return session, run
+        return bool(quantised) and self.activation_bits == 7
 
     def at_depth(self, depth: int) -> "Runtime":
         """The same model that runs only its first layers unless a call names another depth."""
@@ -128,22 +105,25 @@ class Runtime(TextModel):
 
     # What it computes
 
-    def _run(self, outputs: Sequence[str], ids: Any, segments: Any, depth: int | None, **more: Array) -> list[Array]:
+    def _run(
+        self, session: Any, outputs: Sequence[str], ids: Any, segments: Any, depth: int | None, **more: Array
+    ) -> list[Array]:
         """The outputs of these names for one input."""
         fed: dict[str, Array] = {"input_ids": np.asarray(ids, np.int64), **more}
         if self._about["segments"]:
             fed["segments"] = np.asarray(segments, np.int64)
         if depth is not None and self._about["any_depth"]:
             fed["depth"] = np.array(depth, np.int64)
-        return self._session.run(list(outputs), fed, self._options)
+        return session.run(list(outputs), fed)
 
-    def _each(self, function: Callable[[int], Any], lengths: Sequence[int], report: Report) -> None:
-        """Call a function with the number of each input, on all threads, the longest first."""
+    def _each(self, function: Callable[[int, Any], Any], lengths: Sequence[int], report: Report) -> None:
+        """Call a function with the number of each input and the session to run it, the longest inputs first."""
+        sessions = self._sessions
         if len(lengths) == 1:
-            function(0)
+            sessions.alone(lambda session: function(0, session), lengths[0])
             return
         longest_first = sorted(range(len(lengths)), key=lambda number: -lengths[number])
-        for done, _ in enumerate(self._pool.map(function, longest_first), 1):
+        for done, _ in enumerate(self._pool.map(lambda number: function(number, sessions.one), longest_first), 1):
             report(done)
 
     def _vectors(
@@ -152,9 +132,9 @@ class Runtime(TextModel):
         found = np.empty((len(inputs), self.width), np.float32)
         output = POOLED[pooling]
 
-        def run(number: int) -> None:
+        def run(number: int, session: Any) -> None:
             one = inputs[number]
-            found[number] = self._run([output], one.ids, one.segments, depth)[0]
+            found[number] = self._run(session, [output], one.ids, one.segments, depth)[0]
 
         self._each(run, [len(one.ids) for one in inputs], report)
         return found
@@ -171,9 +151,9 @@ class Runtime(TextModel):
             names = ["exit_logits" if rule else "logits"]
         found: list[list[Array]] = [[] for _ in range(len(inputs))]
 
-        def run(number: int) -> None:
+        def run(number: int, session: Any) -> None:
             at = slice(inputs.starts[number], inputs.starts[number + 1])
-            found[number] = self._run(names, inputs.ids[at], inputs.segments[at], depth, **rule)
+            found[number] = self._run(session, names, inputs.ids[at], inputs.segments[at], depth, **rule)
 
         self._each(run, inputs.lengths.tolist(), lambda done: report(done / len(inputs)))
         if kind.per_token:
@@ -207,10 +187,10 @@ class Runtime(TextModel):
     ) -> list[list[list[tuple[int, float]]]]:
         found: list[list[list[tuple[int, float]]]] = [[] for _ in inputs]
 
-        def run(number: int) -> None:
+        def run(number: int, session: Any) -> None:
             one = inputs[number]
             places = np.asarray(gaps[number], np.int64)
-            for logits in self._run(["tokens"], one.ids, one.segments, depth, positions=places)[0]:
+            for logits in self._run(session, ["tokens"], one.ids, one.segments, depth, positions=places)[0]:
                 shares = _softmax(logits)
                 best = np.argsort(-shares, kind="stable")[:top]
                 found[number].append([(int(id), float(shares[id])) for id in best])
@@ -222,9 +202,9 @@ class Runtime(TextModel):
     def _in_order(self, inputs: Sequence[Encoded], depth: int | None) -> Vectors:
         found = np.empty(len(inputs), np.float32)
 
-        def run(number: int) -> None:
+        def run(number: int, session: Any) -> None:
             one = inputs[number]
-            found[number] = _softmax(self._run(["order"], one.ids, one.segments, depth)[0])[0]
+            found[number] = _softmax(self._run(session, ["order"], one.ids, one.segments, depth)[0])[0]
 
         self._each(run, [len(one.ids) for one in inputs], lambda _: None)
         return found
@@ -236,6 +216,52 @@ class Runtime(TextModel):
                     f"sequence {number} has {len(one.ids)} tokens but the model has {self.max_positions} positions; "
                     "cut or split it"
                 )
+
+
+class _Sessions:
+    """A file opened for one thread and, when it is first needed, once more for all of them."""
+
+    def __init__(self, path: Path, threads: int, seven_bits: bool) -> None:
+        self.path, self.threads, self.seven_bits = path, threads, seven_bits
+        self.one = self._open(1)
+        self._all: Any = None
+        self._free = Lock()
+
+    def alone(self, run: Callable[[Any], Any], length: int) -> None:
+        """Run one input on all threads, or on one where it is short or another input has them."""
+        if self.threads == 1 or length <= SHORT or not self._free.acquire(blocking=False):
+            run(self.one)
+            return
+        try:
+            self._all = self._all or self._open(self.threads)
+            run(self._all)
+        finally:
+            self._free.release()
+
+    def _open(self, threads: int) -> Any:
+        try:
+            import onnxruntime as ort
+        except ImportError:
+            raise InputError(
+                "exported models are run by onnxruntime; install it with pip install 'litebert[runtime]'"
+            ) from None
+        settings = ort.SessionOptions()
+        settings.intra_op_num_threads, settings.inter_op_num_threads = threads, 1
+        settings.add_session_config_entry("session.intra_op.allow_spinning", "0")  # leave the cores to others
+        settings.enable_mem_pattern = False  # one is kept for every length, so memory would grow with each new one
+        settings.log_severity_level = 3
+        if self.seven_bits:
+            self._kept = {name: ort.OrtValue.ortvalue_from_numpy(value) for name, value in SEVEN_BITS.items()}
+            for name, value in self._kept.items():
+                settings.add_initializer(name, value)
+        try:
+            return ort.InferenceSession(
+                str(self.path), settings, providers=["CPUExecutionProvider"], disabled_optimizers=SLOW_FUSIONS
+            )
+        except Exception as error:  # onnxruntime has its own kinds for each of its modules
+            raise InputError(
+                f"{self.path} cannot be loaded ({' '.join(str(error).split())[:200]}); export the model again"
+            ) from None
 
 
 def has_wide_integer_sums() -> bool:

@@ -87,6 +87,11 @@ class TextModel(ABC):
         """The labels it predicts, in the order of its head; empty without a task or for a task without labels."""
         return self.task.labels if self.task and KINDS[self.task.kind].has_classes else ()
 
+    @property
+    def max_length(self) -> int:
+        """The most tokens of a text, at which longer ones are cut unless a call names another limit."""
+        return self._limit(None)
+
     def encode(
         self,
         texts: str | Iterable[str],

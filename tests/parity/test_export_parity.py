@@ -213,3 +213,24 @@ def test_the_loop_ends_by_its_exit_rule(kind):
             seen.add(int(expected))
         assert int(run.run(["exit_depth"], fed(model, number))[0]) == 4  # off by default
     assert len(seen) > 2
+
+
+def test_rows_of_zeros_stay_zeros_in_integers():
+    """Their scale is zero, and dividing by it must not reach the answer."""
+    network = network_of(encoder_config("albert", width=96, feed_forward_width=192, num_heads=4))
+    weights = weights_of(network)
+    for part in ("weight", "bias"):  # the input of the projection is zero for every token, later states are not
+        weights[f"encoder.embeddings.norm.{part}"] = np.zeros_like(weights[f"encoder.embeddings.norm.{part}"])
+    model = text_model(network.config, weights, Arithmetic())
+    [found] = session(model).run(["states"], fed(model, 1, depth=np.array(0)))
+    np.testing.assert_array_equal(found, np.tile(weights["encoder.embeddings.projection.bias"], (len(IDS[1]), 1)))
+
+
+def test_words_are_computed_only_where_they_are_asked_for():
+    network = network_of(encoder_config("albert"), "masked_lm")
+    model = text_model(network.config, weights_of(network), Arithmetic())
+    run = session(model)
+    assert run.run(["tokens"], fed(model, 1))[0].shape == (0, 70)
+    assert run.run(["tokens"], fed(model, 1, positions=np.array([3])))[0].shape == (1, 70)
+    products = [node.op_type for node in model.graph.node].count("MatMulIntegerToFloat")
+    assert products == 2  # projection and pooler; those of the layer and of the words are in graphs of their own

@@ -128,6 +128,20 @@ def test_integers_are_close_and_do_not_depend_on_other_texts(model, exported):
         assert (runtime.encode(text, pooling="mean") == vector).all()
 
 
+def test_a_single_long_text_gets_all_threads_and_the_same_bits(tokenizer, tmp_path):
+    torch.manual_seed(0)
+    config = family_config({"family": "albert", "max_positions": 300, **SIZES})
+    model = Model(scrambled(pretraining_network(config)), tokenizer)
+    runtime = litebert.load(model.export(tmp_path / "out", standard=False).folder, threads=3)
+    text = "the cat sat on a mat and a dog ran far away " * 20
+    assert runtime._sessions._all is None
+    alone = runtime.encode(text, pooling="mean")
+    assert runtime._sessions._all.get_session_options().intra_op_num_threads == 3
+    assert (alone == runtime.encode([text, "a dog"], pooling="mean")[0]).all()
+    with runtime._sessions._free:  # another text has the threads
+        assert (alone == runtime.encode(text, pooling="mean")).all()
+
+
 def test_the_standard_file_gives_a_row_the_same_bits_in_any_batch(exported, tokenizer):
     """Activations have a scale for each token; with one for the whole batch, rows would depend on each other."""
     import onnxruntime
@@ -305,3 +319,12 @@ def test_bad_requests_get_a_sentence(model, exported, tmp_path):
     assert not (tmp_path / "again").exists()
     with pytest.raises(InputError, match=r"texts\[1\] is None"):
         litebert.load(exported).encode(["a", None])
+
+
+def test_the_tokenizer_says_what_other_programs_ask_for(tokenizer, tmp_path):
+    """fastembed cuts texts at ``model_max_length`` and refuses a folder without it."""
+    for name, sentence, length in (("a", None, 24), ("b", SentenceSettings(pooling="mean", max_length=5), 5)):
+        folder = pretrained(tokenizer, sentence=sentence).export(tmp_path / name, standard=False).folder
+        settings = json.loads((folder / "tokenizer_config.json").read_text())
+        assert settings["model_max_length"] == length
+        assert json.loads((folder / "special_tokens_map.json").read_text())["pad_token"] == "[PAD]"

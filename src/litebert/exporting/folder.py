@@ -71,6 +71,7 @@ def export_model(
                 made = standard_model(config, weights, arithmetic)
                 (folder / "onnx" / name).write_bytes(made.SerializeToString())
         tokenizer.save(folder)
+        _complete_tokenizer(folder, model.max_length)
         for name, content in {**model.side_files(), "config.json": config_text(config)}.items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(content, encoding="utf-8")
@@ -82,6 +83,16 @@ def export_model(
         log.warning(note)
     files = {str(path.relative_to(out)): path.stat().st_size for path in sorted(out.rglob("*.onnx"))}
     return Exported(out, files, tuple(notes))
+
+
+def _complete_tokenizer(folder: Path, max_length: int) -> None:
+    """Add what programs ask for that do not read the model's config: how many tokens it takes, its special tokens."""
+    path = folder / "tokenizer_config.json"
+    settings = json.loads(path.read_text(encoding="utf-8"))
+    tokens = {name: token for name, token in settings.items() if name.endswith("_token")}
+    settings["model_max_length"] = max_length
+    for name, content in ((path.name, settings), ("special_tokens_map.json", tokens)):
+        (folder / name).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _description(config: NetworkConfig, bits: Bits, activations: Activations) -> dict[str, Any]:

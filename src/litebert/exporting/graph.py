@@ -33,7 +33,6 @@ CONTRIB = "com.microsoft"  # operators that onnxruntime adds
 # Activations have 8 bits: integers from 1 to 255 around 128. Processors without VNNI add pairs of products in 16 bits,
 # which overflow; with 7 bits they do not, so the runtime sets these two initialisers to 1/63 and 64 there.
 STEP, ZERO = "activation_step", "activation_zero"
-SMALLEST = 1e-9  # scale of a row of zeros
 
 
 class Graph:
@@ -110,16 +109,28 @@ class Arithmetic:
     bits: Literal[32, 8, 4] = 8
     activations: Activations = "token"
 
-    def linear(self, graph: Graph, x: str, name: str, weights: Weights) -> str:
-        """(T, K) ``x`` times the weight (N, K) of this name, plus its bias where it has one: (T, N)."""
+    def linear(self, graph: Graph, x: str, name: str, weights: Weights, zeros: str | None = None) -> str:
+        """(T, K) ``x`` times the weight (N, K) of this name, plus its bias where it has one: (T, N).
+
+        ``zeros`` is what ``zeros`` below gives for T rows, so that many layers can share it.
+        """
         weight, bias = weights[f"{name}.weight"], weights.get(f"{name}.bias")
         if self.bits == 32:
             product = graph.op("MatMul", x, graph.store(f"{name}.weight", weight.T))
         elif self.activations == "token":
-            product = self._by_token(graph, x, name, weight)
+            product = self._by_token(graph, x, name, weight, zeros)
         else:
             product = self._by_tensor(graph, x, name, weight)
         return product if bias is None else graph.op("Add", product, graph.store(f"{name}.bias", bias))
+
+    def zeros(self, graph: Graph, rows: str) -> str | None:
+        """(T) the zero point of each row of activations; ``rows`` is any value of T rows and no other axis."""
+        if self.bits == 32 or self.activations == "tensor":
+            return None
+        return self._zeros(graph, rows)
+
+    def _zeros(self, graph: Graph, rows: str) -> str:
+        return graph.op("Expand", self._zero(graph), graph.op("Shape", rows))
 
     def rows(self, graph: Graph, name: str, table: Array, ids: str) -> str:
         """Rows of a table, in fp32."""
@@ -175,20 +186,22 @@ class Arithmetic:
         graph.made[name] = graph.op("Transpose", flat, perm=[1, 0])
         return graph.made[name], graph.store(f"{name}.scale", scales)
 
-    def _by_token(self, graph: Graph, x: str, name: str, weight: Array) -> str:
+    def _by_token(self, graph: Graph, x: str, name: str, weight: Array, zeros: str | None) -> str:
         stored, scale = self._weight(graph, name, weight)
-        quantised, step = self._quantise(graph, x)
+        quantised, step = self._quantise(graph, x, zeros)
         product = graph.op("MatMulIntegerToFloat", quantised, stored, graph.number(1), scale, self._zero(graph),
                            domain=CONTRIB)  # fmt: skip
         return graph.op("Mul", product, step)
 
-    def _quantise(self, graph: Graph, x: str) -> tuple[str, str]:
-        """(T, K) as uint8 with the scale (T, 1) of each row: an answer does not depend on what else is in the batch."""
-        largest = graph.op("ReduceMax", graph.op("Abs", x), graph.ints(-1), keepdims=1)
+    def _quantise(self, graph: Graph, x: str, zeros: str | None = None) -> tuple[str, str]:
+        """(T, K) as uint8 with the scale (T, 1) of each row: an answer does not depend on what else is in the batch.
+
+        The scale of a row of zeros is zero. Whatever integers such a row becomes, its products times that are zero.
+        """
+        largest = graph.op("ReduceMax", graph.op("Abs", x), graph.ints(-1), keepdims=0)
         step = graph.op("Mul", largest, graph.store(STEP, np.array(1 / 127, np.float32)))
-        step = graph.op("Max", step, graph.number(SMALLEST))
-        scaled = graph.op("Div", x, step)
-        return graph.op("QuantizeLinear", scaled, graph.number(1), self._zero(graph)), step
+        quantised = graph.op("QuantizeLinear", x, step, zeros or self._zeros(graph, step), axis=0)
+        return quantised, graph.op("Unsqueeze", step, graph.ints(-1))
 
     @staticmethod
     def _zero(graph: Graph) -> str:

@@ -46,6 +46,7 @@ class _Frame:
     mask: str | None = None  # (B, 1, 1, N) added to scores: 0, or HIDDEN where there is padding
     distances: str | None = None  # (2N, H) encodings of distances, of relative positions
     same: str | None = None  # (B, 1, N, N) True where two tokens are of one segment
+    zeros: str | None = None  # (T) zero points of quantised activations
 
 
 def is_loop(config: EncoderConfig) -> bool:
@@ -57,9 +58,10 @@ class _Writer:
     """Writes the parts of one network into a graph."""
 
     def __init__(self, config: NetworkConfig, weights: Weights, arithmetic: Arithmetic) -> None:
-        self.config, self.encoder, self.weights, self.arithmetic = config, config.encoder, weights, arithmetic
+        self.config, self.encoder, self.arithmetic = config, config.encoder, arithmetic
+        self.weights = weights if self.encoder.positions == "relative" else _scaled_queries(weights, self.encoder)
 
-    def embeddings(self, graph: Graph, ids: str, positions: str, segments: str | None) -> str:
+    def embeddings(self, graph: Graph, ids: str, positions: str, segments: str | None, zeros: str | None) -> str:
         """(T) ids to the first states (T, H)."""
         part, config = "encoder.embeddings", self.encoder
         x = self.arithmetic.rows(graph, f"{part}.token", self.weights[f"{part}.token.weight"], ids)
@@ -73,34 +75,35 @@ class _Writer:
         if config.embedding_norm:
             x = graph.norm(x, f"{part}.norm", self.weights, config.norm_eps)
         if config.projects_embeddings:
-            x = self.arithmetic.linear(graph, x, f"{part}.projection", self.weights)
+            x = self.arithmetic.linear(graph, x, f"{part}.projection", self.weights, zeros)
         return x
 
     def layer(self, graph: Graph, x: str, blocks: tuple[int, int], frame: _Frame) -> str:
         """The states (T, H) after one attention and one feed-forward block."""
         attention, feed_forward = f"encoder.attention.{blocks[0]}", f"encoder.feed_forward.{blocks[1]}"
-        eps, linear, weights = self.encoder.norm_eps, self.arithmetic.linear, self.weights
-        attended = linear(graph, self._attend(graph, x, attention, frame), f"{attention}.out", weights)
+        eps, weights = self.encoder.norm_eps, self.weights
+        linear: Callable[[str, str], str] = lambda x, name: self.arithmetic.linear(graph, x, name, weights, frame.zeros)  # noqa: E731
+        attended = linear(self._attend(graph, x, attention, frame), f"{attention}.out")
         x = graph.norm(graph.op("Add", attended, x), f"{attention}.norm", weights, eps)
-        inner = activate(graph, linear(graph, x, f"{feed_forward}.up", weights), self.encoder.activation)
-        change = linear(graph, inner, f"{feed_forward}.down", weights)
+        inner = activate(graph, linear(x, f"{feed_forward}.up"), self.encoder.activation)
+        change = linear(inner, f"{feed_forward}.down")
         return graph.norm(graph.op("Add", change, x), f"{feed_forward}.norm", weights, eps)
 
     def _attend(self, graph: Graph, x: str, block: str, frame: _Frame) -> str:
         """Every token looks at the tokens of its own text: (T, H) to (T, H)."""
         config = self.encoder
-        qkv = self.arithmetic.linear(graph, x, f"{block}.qkv", self.weights)
+        qkv = self.arithmetic.linear(graph, x, f"{block}.qkv", self.weights, frame.zeros)
         q, k, v = (
             graph.op("Reshape", one, frame.heads) for one in graph.ops("Split", [qkv], 3, axis=-1, num_outputs=3)
         )
-        scale = graph.number(config.head_width**-0.5)
-        queries = q
+        queries = q  # scaled, as their weights are
         if frame.distances is not None:
             queries = graph.op("Add", q, self._parameter(graph, f"{block}.relative.content_bias"))
-        turned = graph.op("Transpose", graph.op("Mul", queries, scale), perm=[0, 2, 1, 3])  # (B, A, N, D)
+        turned = graph.op("Transpose", queries, perm=[0, 2, 1, 3])  # (B, A, N, D)
         scores = graph.op("MatMul", turned, graph.op("Transpose", k, perm=[0, 2, 3, 1]))  # (B, A, N, N)
         if frame.distances is not None:
-            scores = graph.op("Add", scores, graph.op("Mul", self._relative(graph, q, block, frame), scale))
+            scores = graph.op("Add", scores, self._relative(graph, q, block, frame))
+            scores = graph.op("Mul", scores, graph.number(config.head_width**-0.5))
         if frame.mask is not None:
             scores = graph.op("Add", scores, frame.mask)
         shares = graph.op("Softmax", scores, axis=-1)
@@ -136,10 +139,12 @@ class _Writer:
     def _parameter(self, graph: Graph, name: str) -> str:
         return graph.store(name, self.weights[name])
 
-    def relations(self, graph: Graph, heads: str, tokens: str, segments: str | None, mask: str | None) -> _Frame:
+    def relations(
+        self, graph: Graph, heads: str, tokens: str, segments: str | None, mask: str | None, zeros: str | None
+    ) -> _Frame:
         """The frame of a batch; ``tokens`` is N and ``segments`` (B, N), as values of the graph."""
         if self.encoder.positions == "absolute":
-            return _Frame(heads, mask)
+            return _Frame(heads, mask, zeros=zeros)
         width = self.encoder.width
         away = graph.op("Range", tokens, graph.op("Neg", tokens), graph.index(-1))  # N, N - 1, ... 1 - N
         away = graph.op("Unsqueeze", graph.op("Cast", away, to=FLOAT), graph.ints(-1))
@@ -153,7 +158,7 @@ class _Writer:
                 graph.op("Unsqueeze", segments, graph.ints(1, 3)),  # (B, 1, N, 1)
                 graph.op("Unsqueeze", segments, graph.ints(1, 2)),
             )
-        return _Frame(heads, mask, distances, same)
+        return _Frame(heads, mask, distances, same, zeros)
 
     def pooled(self, graph: Graph, token: str) -> str:
         """The pooler's vector (B, H) of the pooled tokens' states, or these where the network has no pooler."""
@@ -161,6 +166,23 @@ class _Writer:
             return token
         dense = self.arithmetic.linear(graph, token, "pooler.dense", self.weights)
         return activate(graph, dense, self.encoder.pooler)
+
+    def tokens(self, graph: Graph, x: str) -> str:
+        """Vocabulary logits (P, V) at ``positions``. Without any, nothing is computed: a run computes all outputs."""
+        branches = {}
+        for name in ("then_branch", "else_branch"):
+            inside = Graph(graph)
+            if name == "then_branch":
+                value = self.masked_lm(inside, inside.op("Gather", x, "positions"))
+            else:
+                value = inside.op(
+                    "Identity", graph.store("no_tokens", np.zeros((0, self.encoder.vocab_size), np.float32))
+                )
+            branches[name] = helper.make_graph(
+                inside.nodes, name, [], [value_info(value, FLOAT, ["P", self.encoder.vocab_size])]
+            )
+        some = graph.op("Greater", graph.op("Size", "positions"), graph.index(0))
+        return graph.op("If", some, **branches)
 
     def masked_lm(self, graph: Graph, states: str) -> str:
         """Vocabulary logits (P, V) of states (P, H)."""
@@ -179,6 +201,19 @@ class _Writer:
     def head(self, graph: Graph, x: str, name: str) -> str:
         """A small linear layer, in fp32."""
         return FP32.linear(graph, x, name, self.weights)
+
+
+def _scaled_queries(weights: Weights, config: EncoderConfig) -> Weights:
+    """The weights, those of queries divided by the root of the head width: the graph need not do it."""
+    factor = np.ones((3 * config.width, 1), np.float32)
+    factor[: config.width] = config.head_width**-0.5
+    found = dict(weights)
+    for block in range(config.num_attention_blocks):
+        part = f"encoder.attention.{block}.qkv"
+        found[f"{part}.weight"] = weights[f"{part}.weight"] * factor
+        if f"{part}.bias" in weights:
+            found[f"{part}.bias"] = weights[f"{part}.bias"] * factor[:, 0]
+    return found
 
 
 def activate(graph: Graph, x: str, kind: Activation | str) -> str:
@@ -218,10 +253,11 @@ def text_model(
     inputs += [value_info("segments", INT64, ["N"])] if segmented else []
     count = graph.op("Squeeze", graph.op("Shape", "input_ids"), graph.ints(0))
     places = graph.op("Range", graph.index(0), count, graph.index(1))
-    x = write.embeddings(graph, "input_ids", places, "segments" if segmented else None)
+    zeros = arithmetic.zeros(graph, "input_ids")
+    x = write.embeddings(graph, "input_ids", places, "segments" if segmented else None, zeros)
     heads = graph.ints(1, -1, encoder.num_heads, encoder.head_width)
     rows = graph.op("Unsqueeze", "segments", graph.ints(0)) if encoder.positions == "relative" else None
-    frame = write.relations(graph, heads, count, rows, None)
+    frame = write.relations(graph, heads, count, rows, None, zeros)
     outputs: list[onnx.ValueInfoProto] = []
     left: list[str] = []  # with exits, the scores of the head and the depth at which the loop ended
     if is_loop(encoder):
@@ -268,8 +304,8 @@ def text_model(
             )
     if "masked_lm" in names and encoder.positions == "absolute":
         inputs.append(value_info("positions", INT64, ["P"]))
-        graph.store("positions", np.array([0], np.int64))
-        give("tokens", write.masked_lm(graph, graph.op("Gather", x, "positions")), ["P", encoder.vocab_size])
+        graph.store("positions", np.zeros(0, np.int64))
+        give("tokens", write.tokens(graph, x), ["P", encoder.vocab_size])
     return graph.model(inputs, outputs, "litebert")
 
 
@@ -355,11 +391,12 @@ def standard_model(config: NetworkConfig, weights: Weights, arithmetic: Arithmet
     flat: Callable[[str], str] = lambda name: graph.op("Reshape", name, graph.ints(-1))  # noqa: E731
     places = graph.op("Range", graph.index(0), count, graph.index(1))
     places = flat(graph.op("Expand", graph.op("Unsqueeze", places, graph.ints(0)), shape))
-    x = write.embeddings(graph, flat("input_ids"), places, flat("token_type_ids") if segmented else None)
+    zeros = arithmetic.zeros(graph, places)
+    x = write.embeddings(graph, flat("input_ids"), places, flat("token_type_ids") if segmented else None, zeros)
     hidden = graph.op("Sub", graph.number(1), graph.op("Cast", "attention_mask", to=FLOAT))
     mask = graph.op("Unsqueeze", graph.op("Mul", hidden, graph.number(HIDDEN)), graph.ints(1, 2))
     heads = graph.op("Concat", some, tokens, graph.ints(encoder.num_heads, encoder.head_width), axis=0)
-    frame = write.relations(graph, heads, count, "token_type_ids" if segmented else None, mask)
+    frame = write.relations(graph, heads, count, "token_type_ids" if segmented else None, mask, zeros)
     for blocks in encoder.plan:
         x = write.layer(graph, x, blocks, frame)
     states = graph.op("Reshape", x, graph.op("Concat", shape, graph.ints(encoder.width), axis=0))

@@ -214,3 +214,50 @@ def corpus(
             corpus, tokenizer, languages=language or (), workers=workers or None, megabytes=megabytes, keep=store
         )
         show_report(corpus_report(build, bench_batches(store, length=length, budget=budget)), as_json)
+
+
+@app.command()
+def inference(
+    model: Annotated[str, typer.Argument(help="A name or the folder of a model.")],
+    texts: Annotated[Path | None, typer.Option(help="A file of texts, one a line; else random words.")] = None,
+    count: Annotated[int | None, typer.Option(help="How many texts.  [default: 96, on a GPU 8192]")] = None,
+    depths: Annotated[str, typer.Option(help="Depths of our runtime, beside the model's own.")] = "12,6,3",
+    engines: Annotated[str, typer.Option(help="Names of engines, separated by commas.  [default: all]")] = "",
+    rounds: Annotated[int, typer.Option(help="How often each engine is asked.")] = 5,
+    python_of: Annotated[
+        list[str] | None, typer.Option(help="ENGINE=PATH: the interpreter of an engine that needs other versions.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, or cuda: packed beside padded batches.")] = "cpu",
+    compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="On a GPU, time torch.compile, too.")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Texts in, vectors out: our runtime beside transformers, ONNX Runtime, OpenVINO, CTranslate2 and others."""
+    from litebert_lab.bench.inference import (
+        InferenceSettings,
+        bench_gpu,
+        bench_inference,
+        gpu_report,
+        inference_report,
+        parse_pythons,
+    )
+
+    lines = None
+    if texts is not None:
+        lines = [line for line in texts.read_text(encoding="utf-8").splitlines() if line.strip()]
+        if not lines:
+            raise InputError(f"{texts} holds no text")
+    if usable_device(device) != "cpu":
+        report = gpu_report(bench_gpu(model, texts=lines, count=count or 8192, rounds=rounds, compiled=compiled))
+    else:
+        numbers = [word.strip() for word in depths.split(",") if word.strip()]
+        if not all(word.isdecimal() for word in numbers):
+            raise InputError(f"depths is '{depths}' but must be numbers separated by commas, such as 12,6,3")
+        settings = InferenceSettings(
+            count=count or 96,
+            depths=tuple(map(int, numbers)),
+            engines=tuple(name.strip() for name in engines.split(",") if name.strip()),
+            rounds=rounds,
+            pythons=parse_pythons(python_of or []),
+        )
+        report = inference_report(bench_inference(model, settings, lines))
+    show_report(report, as_json)
