@@ -1,6 +1,6 @@
 """LAMB as released with ALBERT: Adam's direction, then a step of each tensor in proportion to that tensor's own size.
 
-No bias correction, decoupled weight decay inside the trust ratio, the ratio unclipped (PAPERS.md, section 3). A
+No bias correction, decoupled weight decay inside the trust ratio, the ratio unclipped, as in ALBERT's released code. A
 tensor sharded over ranks (a DTensor) has the norms of the whole tensor: norms of the shards would be wrong by as much
 as the update itself. All norms of a step travel in one sum over the ranks.
 """

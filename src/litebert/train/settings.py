@@ -94,7 +94,7 @@ def _half_cosine(share: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class OptimiserSettings:
-    """Which optimiser, and its numbers; by default those of the paper (PAPERS.md, section 3).
+    """Which optimiser, and its numbers; by default those of ALBERT section 4.1.
 
     ``part_rates`` multiplies the rate of parts of the model, such as (("attention", 0.1), ("embeddings", 3.0)). The
     pooler's part has the order head in it, too.

@@ -35,7 +35,7 @@ def loss_of(net: Network, step: int) -> torch.Tensor:
 
 
 class PlainLamb:
-    """PAPERS.md section 3, one tensor at a time; query, key and value are three tensors."""
+    """LAMB (arXiv 1904.00962, algorithm 2), one tensor at a time; query, key and value are three tensors."""
 
     def __init__(self, net: Network) -> None:
         self.tensors = []
