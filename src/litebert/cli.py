@@ -4,8 +4,9 @@ Options come from the functions' signatures (``commands/from_signature.py``). No
 runs.
 """
 
+import os
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -140,9 +141,31 @@ def run(commands: typer.Typer) -> None:
         sys.exit(141)
     except OSError as error:
         fail(f"{error.filename or 'the system'}: {error.strerror or error}")
+    except Exception as error:
+        if os.environ.get("LITEBERT_DEBUG"):
+            raise
+        _report_defect(error)
 
 
-def fail(sentence: str) -> None:
+def _report_defect(error: Exception) -> NoReturn:
+    """An error that is ours: one sentence, the traceback in a file, exit code 70."""
+    import tempfile
+    import traceback
+
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="litebert-", suffix=".txt", delete=False, encoding="utf-8", errors="backslashreplace"
+    ) as file:
+        file.write(f"litebert {' '.join(sys.argv[1:])}\n\n{''.join(traceback.format_exception(error))}")
+    command = " ".join(word for word in sys.argv[1:3] if not word.startswith("-")) or "litebert"
+    reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    print(
+        f"litebert: unexpected error in {command}: {reason}; please report it with {file.name}",
+        file=sys.stderr,
+    )
+    sys.exit(70)
+
+
+def fail(sentence: str) -> NoReturn:
     """Print what is wrong and exit with code 2."""
     print(f"litebert: {sentence}", file=sys.stderr)
     sys.exit(2)

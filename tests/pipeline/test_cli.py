@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -140,3 +141,23 @@ def test_mistakes_get_one_sentence_and_exit_code_2(words, said, tmp_path, monkey
     assert said in result.stderr and "Traceback" not in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_of_ours_is_one_sentence_and_a_file(monkeypatch, capsys):
+    from litebert import cli
+
+    def broken() -> None:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr("sys.argv", ["litebert", "plan", "albert-base"])
+    with pytest.raises(SystemExit) as ended:
+        cli.run(broken)
+    said = capsys.readouterr().err
+    assert ended.value.code == 70
+    assert "unexpected error in plan albert-base: ZeroDivisionError: a defect" in said and said.count("\n") == 1
+    file = Path(said.split()[-1])
+    assert "Traceback" in file.read_text() and "plan albert-base" in file.read_text()
+    file.unlink()
+    monkeypatch.setenv("LITEBERT_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        cli.run(broken)
