@@ -691,6 +691,80 @@ def _texts(
             yield document.text
 
 
+@dataclass(frozen=True, kw_only=True)
+class TokenizerFit:
+    """How well a tokenizer fits a text; ``relative`` is its number of tokens over that of the last one compared."""
+
+    tokenizer: str
+    pieces: int
+    documents: int
+    words: int
+    tokens: int
+    tokens_per_word: float
+    tokens_per_character: float
+    unknown_share: float
+    relative: float
+
+
+@checked
+def fertility(
+    folders: Annotated[
+        Sequence[str],
+        Param("Tokenizer folders; figures are relative to the last.", positional=True, metavar="FOLDER..."),
+    ],
+    *,
+    on: Annotated[Sequence[str] | None, Param("Text to measure on: a file, folder or glob; may be repeated.")] = None,
+    held_out: Annotated[
+        float, Param("Measure on this share of documents, which train left out.", low=0, high=0.9)
+    ] = 0.0,
+    field: TextField = "text",
+    errors: Errors = "strict",
+) -> list[TokenizerFit]:
+    """Tokens per word of several tokenizers on the same text."""
+    if not on:
+        raise InputError("on is missing; name text to measure on", parameter="on")
+    from litebert.text.documents import documents
+    from litebert.text.train import measure_fertility
+
+    folders = [folders] if isinstance(folders, str) else folders
+    tokenizers = [open_tokenizer(folder) for folder in folders]
+    paths = [on] if isinstance(on, str) else [str(path) for path in on]
+    whole = (document.text for document in documents(paths, field=field, errors=errors))
+    found = measure_fertility(tokenizers, _texts(paths, field, errors, held_out, kept=True) if held_out else whole)
+    if not found[0].tokens:
+        raise InputError("no document was held out, so there is nothing to measure; raise held_out or give more text")
+    return [
+        TokenizerFit(
+            tokenizer=str(folder),
+            pieces=tokenizer.vocab_size,
+            documents=one.documents,
+            words=one.words,
+            tokens=one.tokens,
+            tokens_per_word=round(one.per_word, 5),
+            tokens_per_character=round(one.per_character, 5),
+            unknown_share=round(one.unknown_share, 7),
+            relative=round(one.tokens / found[-1].tokens, 5),
+        )
+        for folder, tokenizer, one in zip(folders, tokenizers, found, strict=True)
+    ]
+
+
+def open_tokenizer(source: PathLike) -> "Tokenizer":
+    """The tokenizer of a folder or of a shipped model, with the input layout of the model in the folder, if any."""
+    import json
+
+    from litebert.text.tokenizer_files import read_tokenizer
+
+    folder, family = Path(source), None
+    config = folder / "config.json"
+    if config.is_file():
+        try:
+            family = json.loads(config.read_text(encoding="utf-8")).get("model_type")
+        except (ValueError, AttributeError):
+            raise InputError(f"{config} is not a valid model configuration") from None
+    return read_tokenizer(folder, family)
+
+
 @dataclass(frozen=True)
 class Converted:
     """A model folder that was written."""
@@ -1033,8 +1107,8 @@ def look_corpus(
         length=length, budget=batch_tokens, order=order, masking=masking, edges=edges, rate=mask_rate, seed=seed
     )
     opened = Store.open(Path(store), partial=partial)
-    with progress() as say:
-        return look(opened, asked, split=split, epoch=epoch, num_examples=examples, say=say)
+    with progress() as report:
+        return look(opened, asked, split=split, epoch=epoch, num_examples=examples, report=report)
 
 
 @checked

@@ -15,7 +15,7 @@ from litebert import api
 from litebert.commands import show
 from litebert.commands.from_signature import add_command, as_option
 from litebert.commands.texts import fill, order, predict
-from litebert.commands.tokenizer import fertility, try_tokenizer
+from litebert.commands.tokenizer import show_fertility, try_tokenizer
 from litebert.errors import InputError
 
 TEXT, TASKS, SMALLER, MODELS = (
@@ -52,7 +52,7 @@ app = typer.Typer(
 tokenizer = typer.Typer(help="Train, try and compare tokenizers.", no_args_is_help=True)
 add_command(tokenizer, api.train_tokenizer, show.show_tokenizer, name="train", renamed=OUTPUT | HELD_OUT)
 add_command(tokenizer, try_tokenizer, _nothing, name="try")
-add_command(tokenizer, fertility, _nothing, renamed=HELD_OUT)
+add_command(tokenizer, api.fertility, show_fertility, renamed=HELD_OUT)
 corpus = typer.Typer(help="Build, inspect and verify token stores.", no_args_is_help=True)
 add_command(corpus, api.build_corpus, show.show_store, name="build", renamed=OUTPUT)
 add_command(

@@ -1,18 +1,16 @@
-"""``litebert tokenizer try`` and ``fertility``: how a text is split, and how well several tokenizers fit a text."""
+"""``litebert tokenizer try``: how a text is split; and how the figures of ``fertility`` are printed."""
 
 import json
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from litebert.commands.show import AsJson, show_json
-from litebert.errors import InputError
 from litebert.parameters import Param, PathLike, checked
 
 if TYPE_CHECKING:
-    from litebert.text.tokenizer import Tokenizer
+    from litebert.api import TokenizerFit
 
 
 @checked
@@ -24,7 +22,9 @@ def try_tokenizer(
     as_json: AsJson = False,
 ) -> None:
     """Show how a text is cut into pieces, with ids and segments as a model gets them."""
-    tokenizer = _read(folder)
+    from litebert.api import open_tokenizer
+
+    tokenizer = open_tokenizer(folder)
     encoded = tokenizer.encode(text, pair)
     pieces = [tokenizer.piece(index) for index in encoded.ids]
     plain = tokenizer.ids(text) + ([] if pair is None else tokenizer.ids(pair))
@@ -40,71 +40,19 @@ def try_tokenizer(
     typer.echo(f"{len(plain)} tokens for {words} words, {unknown} unknown; read back: {decoded}")
 
 
-@checked
-def fertility(
-    folders: Annotated[
-        Sequence[str],
-        Param("Tokenizer folders; figures are relative to the last.", positional=True, metavar="FOLDER..."),
-    ],
+def show_fertility(
+    rows: "list[TokenizerFit]",
     *,
-    on: Annotated[Sequence[str] | None, Param("Text to measure on: a file, folder or glob; may be repeated.")] = None,
-    held_out: Annotated[
-        float, Param("Measure on this share of documents, which train left out.", low=0, high=0.9)
-    ] = 0.0,
-    field: Annotated[str, Param("Field or column with the text.")] = "text",
-    errors: Annotated[Literal["strict", "replace"], Param("Bytes that are not UTF-8: strict or replace.")] = "strict",
     as_json: AsJson = False,
 ) -> None:
-    """Tokens per word of several tokenizers on the same text."""
-    if not on:
-        raise InputError("on is missing; name text to measure on", parameter="on")
-    from litebert.text.documents import documents, is_held_out
-    from litebert.text.train import measure_fertility
-
-    tokenizers = [_read(folder) for folder in folders]
-    texts = (
-        document.text
-        for document in documents(on, field=field, errors=errors)
-        if not held_out or is_held_out(document.text, held_out)
-    )
-    results = measure_fertility(tokenizers, texts)
-    if not results[0].tokens:
-        raise InputError("no document was held out, so there is nothing to measure; raise held_out or give more text")
-    rows = [
-        {
-            "tokenizer": str(folder),
-            "pieces": tokenizer.vocab_size,
-            "documents": result.documents,
-            "words": result.words,
-            "tokens": result.tokens,
-            "tokens_per_word": round(result.per_word, 5),
-            "tokens_per_character": round(result.per_character, 5),
-            "unknown_share": round(result.unknown_share, 7),
-            "relative": round(result.tokens / results[-1].tokens, 5),
-        }
-        for folder, tokenizer, result in zip(folders, tokenizers, results, strict=True)
-    ]
+    """How well each tokenizer fits the text, relative to the last."""
     if as_json:
-        show_json(rows)
+        show_json([asdict(row) for row in rows])
         return
-    typer.echo(f"{results[0].documents:,} documents, {results[0].words:,} words; relative to the last tokenizer")
+    typer.echo(f"{rows[0].documents:,} documents, {rows[0].words:,} words; relative to the last tokenizer")
     typer.echo("tokens/word  tokens/character  unknown   relative   pieces  tokenizer")
     for row in rows:
         typer.echo(
-            f"{row['tokens_per_word']:11.4f}  {row['tokens_per_character']:16.4f}  {row['unknown_share']:7.3%}  "
-            f"{row['relative']:9.4f}  {row['pieces']:7,}  {row['tokenizer']}"
+            f"{row.tokens_per_word:11.4f}  {row.tokens_per_character:16.4f}  {row.unknown_share:7.3%}  "
+            f"{row.relative:9.4f}  {row.pieces:7,}  {row.tokenizer}"
         )
-
-
-def _read(path: PathLike) -> "Tokenizer":
-    """The tokenizer of a folder, with the input layout of the model in it, if any."""
-    from litebert.text.tokenizer_files import read_tokenizer
-
-    folder, family = Path(path), None
-    config = folder / "config.json"
-    if config.is_file():
-        try:
-            family = json.loads(config.read_text(encoding="utf-8")).get("model_type")
-        except (ValueError, AttributeError):
-            raise InputError(f"{config} is not a valid model configuration") from None
-    return read_tokenizer(folder, family)

@@ -107,7 +107,7 @@ def look(
     split: str = "train",
     epoch: int = 0,
     num_examples: int = 3,
-    say: Callable[[str], None] = lambda _: None,
+    report: Callable[[str], None] = lambda _: None,
 ) -> Look:
     """Look into a store and the batches that ``settings`` make of it; ``say`` gets a line about what is being done."""
     found: list[str] = []
@@ -116,7 +116,7 @@ def look(
         raise InputError(f"{store.folder} holds no text")
     batch_figures, examples = None, []
     try:
-        say("making batches (the first time, the code that makes them is compiled: about twenty seconds)")
+        report("making batches (the first time, the code that makes them is compiled: about twenty seconds)")
         batches = Batches(store, split, settings)
         batch_figures, first = measure_batches(batches, epoch)
         examples = make_examples(first, settings, read_tokenizer(store.tokenizer_folder), num_examples)

@@ -47,7 +47,7 @@ from litebert.train.precision import cast
 SHOWN = (0.6, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999, 0.9999, 0.99999)  # thresholds of the report's table
 TRIED = tuple(float(f"{1 - one:.6g}") for one in np.geomspace(1e-5, 0.7, 60))  # thresholds of the search, strict first
 TOLERANCES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3)  # of the spread of the training numbers: so near, they are one answer
-ABOUT = 1.05  # times the fewest layers: rules that run so many save about as much
+ABOUT = 1.05  # rules within 5% of the fewest layers save about the same
 BATCH_TOKENS = {"cpu": 4096, "cuda": 32_768}
 MOST = 10_000  # training rows that heads learn from, unless told
 

@@ -242,7 +242,7 @@ def text_model(
 ) -> onnx.ModelProto:
     """The model of one text: ``input_ids`` (N), ``segments`` (N), and the optional ``depth`` and ``positions`` (P).
 
-    Outputs, of which a run computes those it is asked for: ``states`` (N, H), ``mean``, ``first`` and ``pooled`` (H),
+    Outputs: ``states`` (N, H), ``mean``, ``first`` and ``pooled`` (H),
     and for the heads it has ``logits`` (L), ``order`` (2), ``start``, ``end`` (N), ``answerable``, ``tokens`` (P, V).
     With exits, also ``exit_logits`` (L) and ``exit_depth``, by the rule that ``confidence`` or ``patience`` sets.
     """

@@ -10,7 +10,6 @@ import litebert
 from litebert import api
 from litebert.cli import app
 from litebert.text.tokenizer import Tokenizer
-from litebert.text.train import measure_fertility
 
 # Commands that read texts as they come have a function of their own; this is what it prints the result of.
 METHODS = {
@@ -18,7 +17,6 @@ METHODS = {
     "fill": litebert.Model.fill,
     "order": litebert.Model.order,
     "tokenizer try": Tokenizer.encode,
-    "tokenizer fertility": measure_fertility,
 }
 
 
