@@ -171,6 +171,8 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
             return None
         return _convert_any(name, value, [a for a in arguments if a is not type(None)])
     if origin is tuple:
+        if isinstance(value, int | float) and typing.get_args(arguments[0])[:1] == (float,):
+            value = [[0, value]]  # a plain number in place of stages is one stage, from the beginning on
         if not isinstance(value, Sequence) or isinstance(value, str):
             raise InputError(f"{name} is '{value}' but must be a list")
         inner = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else list(arguments)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 RUN_FILE = "run.json"
 LOCK_FILE = "lock"
 MODEL_FOLDER = "model"  # where a run leaves its model; it counts as part of the run, not as one of its own
+LAST_FOLDER, AVERAGED_FOLDER = "model-last", "model-averaged"  # of two sets of weights, the one not in ``model``
+MODEL_FOLDERS = (MODEL_FOLDER, LAST_FOLDER, AVERAGED_FOLDER)
 CHECKPOINTS = "checkpoints"
 STORE_FILE = "store.json"  # of a token store, for its fingerprint
 
@@ -175,7 +177,7 @@ def check_run_folder(out: Path, resume: bool) -> None:
 
 def parent_of(role: str, folder: Path) -> Parent:
     """The reference to keep of a folder that a run starts from: a run, a model, a token store."""
-    for place in (folder.parent, folder) if folder.name == MODEL_FOLDER else (folder,):
+    for place in (folder.parent, folder) if folder.name in MODEL_FOLDERS else (folder,):
         info = read_run(place)
         if info is not None:
             return Parent(role=role, folder=str(place), fingerprint=info.fingerprint)
@@ -198,7 +200,7 @@ def list_runs(folders: Iterable[Path]) -> list[RunInfo]:
 
 def _run_folders(folder: Path) -> Iterator[Path]:
     for place, inner, files in os.walk(folder):
-        parts_of_run = (MODEL_FOLDER, CHECKPOINTS) if RUN_FILE in files else ()
+        parts_of_run = (*MODEL_FOLDERS, CHECKPOINTS) if RUN_FILE in files else ()
         inner[:] = sorted(name for name in inner if not name.startswith(".") and name not in parts_of_run)
         if RUN_FILE in files:
             yield Path(place)
@@ -345,7 +347,7 @@ def parents_among(runs: Sequence[RunInfo]) -> dict[Path, list[RunInfo]]:
 
     def find(parent: Parent) -> RunInfo | None:
         folder = Path(parent.folder).resolve()
-        named = by_folder.get(folder.parent if folder.name == MODEL_FOLDER else folder)
+        named = by_folder.get(folder.parent if folder.name in MODEL_FOLDERS else folder)
         # The fingerprint moves with a run; but copies share it, and of those the one that was named is meant.
         if not parent.fingerprint or (named and named.fingerprint == parent.fingerprint):
             return named

@@ -13,7 +13,7 @@ from toy_pretraining import settings, weights
 
 from litebert.checkpoints.training import saved_states
 from litebert.pretraining.run import pretrain
-from litebert.train.metrics import read_metrics
+from litebert.train.metrics import numbers, read_metrics
 from litebert.train.settings import Bound
 
 RANK = """
@@ -50,7 +50,7 @@ def run_on_two_ranks(store: Path, out: Path, *, sharded: bool, recipe=(), bound=
             False,
             ("optimiser.name=adamw", "objective=replaced", "generator_depth=1", "growth.depths=[[0,1],[0.4,2]]"),
         ),
-        (True, ("optimiser.name=adamw",)),
+        (True, ("optimiser.name=adamw", "averaging.kind=ema", "averaging.span=0.3", "mask_rate=[[0,0.3],[0.5,0.15]]")),
         (True, ("optimiser.name=lamb", "elastic=true", "growth.depths=[[0,1],[0.4,2]]")),
     ],
 )
@@ -62,6 +62,8 @@ def test_two_ranks_lose_what_one_loses(sharded, recipe, store, tmp_path):
     for step in one:
         for name in ("mlm_loss", "order_loss"):
             assert abs(one[step][name] - two[step][name]) < 1e-5 * max(1, one[step][name]), (step, name)
+    ours, theirs = (numbers(read_metrics(tmp_path / name)[-1]) for name in ("one", "two"))
+    assert "held_out/loss" in ours and ours == pytest.approx(theirs, rel=1e-4, abs=1e-2)  # of an accuracy, a few words
 
 
 def test_resumed_with_another_number_of_ranks(store, tmp_path):

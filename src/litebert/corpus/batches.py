@@ -7,12 +7,13 @@ directly: resuming costs the same anywhere, and workers and ranks share nothing.
 T tokens, S sequences, M masked tokens.
 """
 
+import copy
 import os
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numba
@@ -153,7 +154,23 @@ class Batches:
         self._ids = store.special_ids
         self._special = np.zeros(store.vocab_size, np.bool_)
         self._special[list(store.special_ids.values())] = True
-        self._mask_rules = MaskRules(
+        self._mask_rules = self._rules()
+        self._lock = threading.RLock()
+        # The windows of an epoch and the index of the first batch of each, then the number of batches.
+        self._epochs: OrderedDict[int, tuple[Windows, Integers]] = OrderedDict()
+        self._windows: OrderedDict[Position, Window] = OrderedDict()
+
+    def at_rate(self, rate: float) -> "Batches":
+        """The same batches with fewer tokens masked, in arrays of the same size where shapes are fixed."""
+        assert rate <= self.settings.rate
+        other = copy.copy(self)  # the plans of epochs and the windows in memory serve both
+        other.settings = replace(self.settings, rate=rate)
+        other._mask_rules = other._rules()
+        return other
+
+    def _rules(self) -> MaskRules:
+        settings = self.settings
+        return MaskRules(
             rate=settings.rate,
             longest=LONGEST_NGRAM if settings.masking == "ngram" else 1,
             whole_words=settings.masking != "plain",
@@ -161,10 +178,6 @@ class Batches:
             special=self._special,
             ordinary=np.flatnonzero(~self._special).astype(np.int32),
         )
-        self._lock = threading.RLock()
-        # The windows of an epoch and the index of the first batch of each, then the number of batches.
-        self._epochs: OrderedDict[int, tuple[Windows, Integers]] = OrderedDict()
-        self._windows: OrderedDict[Position, Window] = OrderedDict()
 
     @property
     def mask_id(self) -> int:

@@ -9,13 +9,15 @@ import torch
 from litebert.errors import InputError
 from litebert.nn.attention import has_flash
 from litebert.nn.config import EncoderConfig
-from litebert.planning.count import RUNTIME_BYTES, record_step
+from litebert.planning.count import RUNTIME_BYTES, count_parameters, record_step
 from litebert.planning.devices import USABLE_SHARE, Kind
 from litebert.planning.step import StepSettings
 from litebert.planning.table import gib
 from litebert.pretraining.recipe import Recipe, generator_layers
 from litebert.train.parallel import Ranks
 from litebert.train.settings import TrainSettings
+
+AVERAGE_BYTES = 4  # of a parameter in an average of the weights
 
 
 def check_memory(model: str, config: EncoderConfig, recipe: Recipe, train: TrainSettings, ranks: Ranks) -> None:
@@ -32,17 +34,19 @@ def check_memory(model: str, config: EncoderConfig, recipe: Recipe, train: Train
         checkpointing=train.checkpointing,
         compiled=train.compiled,
         flash=kind == "cuda" and has_flash(),
-        mask_rate=recipe.mask_rate,
+        mask_rate=recipe.highest_mask_rate,
         elastic=recipe.elastic,
     )
     generator = generator_layers(recipe, config)
     if generator and config.share == "all" and not config.custom_plan:  # the generator's activations are kept, too
         config = replace(config, num_layers=config.num_layers + generator, num_groups=1, layers_per_group=1)
-        scored = 1.0 if recipe.objective == "all-tokens" else min(1.0, 2 * recipe.mask_rate)
+        scored = 1.0 if recipe.objective == "all-tokens" else min(1.0, 2 * recipe.highest_mask_rate)
         step = replace(step, mask_rate=scored)
     record = record_step(config, step)
     # Python and torch are in memory already, and plan counts them.
     usable = USABLE_SHARE[step.kind] * (free + RUNTIME_BYTES[step.kind])
+    if recipe.averaging.kind != "none":
+        usable -= AVERAGE_BYTES * count_parameters(config).with_heads
     needed = record.memory(train.micro_tokens).total
     if needed <= usable:
         return

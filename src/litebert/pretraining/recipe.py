@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 from litebert import config
 from litebert.errors import InputError, nearest
 from litebert.nn.config import EncoderConfig
-from litebert.train.settings import OptimiserSettings, ScheduleSettings, check_stages, require
+from litebert.train.settings import AverageSettings, OptimiserSettings, ScheduleSettings, check_stages, require
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ class Recipe:
     order: Literal["sop", "nsp", "none"] = "sop"
     order_grad_ratio: float = 0.0  # gradient of the order loss at the layers over that of masked words; 0: unscaled
     masking: Literal["ngram", "whole-word", "plain"] = "ngram"
-    mask_rate: float = 0.15
+    mask_rate: float | tuple[tuple[float, float], ...] = 0.15  # all along, or in stages
     edges: Literal["masking", "pairs"] = "masking"  # under sop, what beginnings and ends of documents are for
     eval_masking: Literal["ngram", "whole-word", "plain"] = "plain"  # of held-out text, always at 15%
     elastic: bool = False  # every step also trains a random shallower depth
@@ -87,6 +87,7 @@ class Recipe:
     growth: Growth = Growth()
     optimiser: OptimiserSettings = field(default_factory=OptimiserSettings)
     schedule: ScheduleSettings = field(default_factory=ScheduleSettings)
+    averaging: AverageSettings = field(default_factory=AverageSettings)
     initial: InitialValues = InitialValues()
     steps: int | None = None  # the recipe's own length, where no budget is given
     reference_steps: int = 0  # longer runs keep the absolute step of growth, at lower rates; 0: off
@@ -112,7 +113,9 @@ class Recipe:
     }
 
     def __post_init__(self) -> None:
-        require(0 < self.mask_rate < 1, "mask_rate", self.mask_rate, "between 0 and 1, such as 0.15")
+        check_stages("mask_rate", self.mask_rates)
+        for _, rate in self.mask_rates:
+            require(0 < rate < 1, "mask_rate", rate, "between 0 and 1, such as 0.15")
         require(self.order_grad_ratio >= 0, "order_grad_ratio", self.order_grad_ratio, "0 or more, such as 1")
         require(self.replaced_weight > 0, "replaced_weight", self.replaced_weight, "above 0, such as 50")
         several = self.masked_every == 0 or self.masked_every > 1
@@ -121,9 +124,25 @@ class Recipe:
         if self.objective != "masked" and self.elastic:
             raise InputError(f"elastic needs objective=masked, not {self.objective}; leave out one of the two")
 
+    @property
+    def mask_rates(self) -> tuple[tuple[float, float], ...]:
+        """The stages of the mask rate."""
+        return self.mask_rate if isinstance(self.mask_rate, tuple) else ((0.0, self.mask_rate),)
+
+    @property
+    def highest_mask_rate(self) -> float:
+        """The rate that buffers and memory must have room for."""
+        return max(rate for _, rate in self.mask_rates)
+
     def optimiser_for(self, width: int) -> OptimiserSettings:
         """The optimiser, its rate fitted to the batch, and the pooler's to the width of a model."""
         return self.optimiser.for_run(max(tokens for _, tokens in self.batches.tokens), width)
+
+    def batch_rates(self) -> tuple[tuple[float, float], ...]:
+        """The share of the optimiser's rates that goes with each stage of the batch."""
+        sizes, factor = self.batches.tokens, self.optimiser.batch_factor
+        largest = factor(max(size for _, size in sizes))
+        return tuple((begin, factor(size) / largest) for begin, size in sizes)
 
     def when_stuck(self) -> str:
         """What to try when a run stays at word frequencies: what the recipe has not, or else what it needs."""
@@ -193,12 +212,9 @@ def read_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
     """A named recipe with ``field=value`` words applied."""
     if name not in config.preset_names("recipes"):
         raise InputError(f"there is no recipe '{name}'{nearest(name, config.preset_names('recipes'))}")
-    asked = config.parse_overrides(overrides)
-    for field_name, value in asked.items():
-        if config.current_name(Recipe, field_name) in STAGED and isinstance(value, int | float):
-            asked[field_name] = [[0, value]]
     preset = config.nested(Recipe, config.read_preset("recipes", name))
-    return config.build(Recipe, config.merged(preset, config.nested(Recipe, asked, notice=True)))
+    asked = config.nested(Recipe, config.parse_overrides(overrides), notice=True)
+    return config.build(Recipe, config.merged(preset, asked))
 
 
 def is_recipe_word(word: str) -> bool:
@@ -206,5 +222,4 @@ def is_recipe_word(word: str) -> bool:
     return word.partition("=")[0] in RECIPE_FIELDS
 
 
-STAGED = ("batches.lengths", "batches.tokens", "growth.depths")  # a plain number is one stage, all along
 RECIPE_FIELDS = config.field_names(Recipe) | Recipe.RENAMED.keys()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,8 +24,20 @@ from litebert.pretraining.initial import check_vocabulary, set_initial_values, w
 from litebert.pretraining.memory import check_memory
 from litebert.pretraining.recipe import RECIPE_FIELDS, Recipe, is_recipe_word, read_recipe, with_suitable_growth
 from litebert.pretraining.stages import pretraining_stages
-from litebert.runs import MODEL_FOLDER, RUN_FILE, RunLock, check_run_folder, parent_of, read_run, write_run
+from litebert.runs import (
+    AVERAGED_FOLDER,
+    LAST_FOLDER,
+    MODEL_FOLDER,
+    RUN_FILE,
+    RunLock,
+    check_run_folder,
+    parent_of,
+    read_run,
+    update_run,
+    write_run,
+)
 from litebert.text.tokenizer_files import read_tokenizer
+from litebert.train.averaging import PREFIX, WeightAverage
 from litebert.train.callbacks import Callback, DivergenceGuard, SaveStates, StuckWatch
 from litebert.train.console import ConsoleLine
 from litebert.train.metrics import MetricsFile, RunRecord, Sinks
@@ -99,7 +112,7 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, callbacks: Sequence[Call
         steps=settings.save_steps,
         read_facts=_current_facts,
     )
-    every_rank = [saver, DivergenceGuard(saver), StuckWatch(unigram, settings.recipe.when_stuck())]
+    every_rank: list[Callback] = [saver, DivergenceGuard(saver), StuckWatch(unigram, settings.recipe.when_stuck())]
     on_first: list[Callback] = []
     if ranks.first:
         run = settings.out
@@ -115,13 +128,19 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, callbacks: Sequence[Call
         if changed := describe_changes(asked, settings.recipe):
             log.info("the recipe, fitted to this run: %s", changed)
     layers, most = config.encoder.num_layers, settings.held_out_batches
+    evaluate = held_out_scores(settings.recipe, layers, store, train, ranks, last=stages[-1], most=most)
+    average = None
+    if settings.recipe.averaging.kind != "none":
+        average = WeightAverage(network, settings.recipe.averaging)
+        every_rank.append(average)
+        evaluate = evaluate and average.scored_too(evaluate)
     trainer = Trainer(
         network,
         stages,
         train,
         [*every_rank, *on_first, *callbacks],
         ranks=ranks,
-        evaluate=held_out_scores(settings.recipe, layers, store, train, ranks, last=stages[-1], most=most),
+        evaluate=evaluate,
         begun=settings.begun,
         peak=peak if ranks.first else 0.0,
     )
@@ -131,7 +150,7 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, callbacks: Sequence[Call
     if result.status == "diverged":
         saver.restore_weights(network)
     if ranks.first or train.sharded:
-        _save_model(settings, network, store, ranks)
+        _save_models(settings, network, store, ranks, average, result)
     return result
 
 
@@ -218,6 +237,7 @@ def train_settings(settings: PretrainSettings, ranks: Ranks, precision: Precisio
         optimiser=recipe.optimiser_for(width),
         schedule=recipe.schedule,
         batch_tokens=recipe.batches.tokens,
+        batch_rates=recipe.batch_rates(),
         micro_tokens=micro,
         precision=precision,
         half_residual=True,
@@ -267,15 +287,43 @@ def _hardware(ranks: Ranks) -> str:
     return name if ranks.world == 1 else f"{ranks.world} x {name}"
 
 
-def _save_model(settings: PretrainSettings, trained: Network, store: Store, ranks: Ranks) -> None:
-    """The trained model as a folder that every verb and ``transformers`` load."""
+def _save_models(
+    settings: PretrainSettings,
+    network: Network,
+    store: Store,
+    ranks: Ranks,
+    average: WeightAverage | None,
+    result: TrainResult,
+) -> None:
+    """The trained model as a folder that every verb and ``transformers`` load.
+
+    Where there is an average, too, the model is the better of both on held-out text, and the other one lies beside it:
+    an average helps while the learning rate is high and hurts if it reaches back to worse steps.
+    """
+    for folder in (LAST_FOLDER, AVERAGED_FOLDER) if ranks.first else ():  # of the run before it was resumed
+        shutil.rmtree(settings.out / folder, ignore_errors=True)
+    if average is None or not average.has_begun or result.status == "diverged":
+        _save_model(settings, settings.out / MODEL_FOLDER, network, store, ranks)
+        return
+    found = result.held_out
+    is_better = found.get(f"{PREFIX}loss", 0.0) <= found.get("loss", 0.0)
+    last, averaged = (LAST_FOLDER, MODEL_FOLDER) if is_better else (MODEL_FOLDER, AVERAGED_FOLDER)
+    _save_model(settings, settings.out / last, network, store, ranks)
+    with average.in_place():
+        _save_model(settings, settings.out / averaged, network, store, ranks)
+    if ranks.first:
+        update_run(settings.out, result={"weights": "averaged" if is_better else "last"})
+
+
+def _save_model(settings: PretrainSettings, folder: Path, trained: Network, store: Store, ranks: Ranks) -> None:
+    """The weights at hand as a model folder."""
     weights = full_weights(trained)
     if not ranks.first:
         return
     network = Network(trained.config)
     network.load_state_dict(weights)
     tokenizer = read_tokenizer(store.tokenizer_folder, network.config.encoder.family)
-    save_model(settings.out / MODEL_FOLDER, network, tokenizer, verb="pretrain", settings={"run": settings.out.name})
+    save_model(folder, network, tokenizer, verb="pretrain", settings={"run": settings.out.name})
 
 
 def settings_from(

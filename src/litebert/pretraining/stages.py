@@ -18,19 +18,24 @@ from litebert.train.settings import TrainSettings, value_at
 def pretraining_stages(recipe: Recipe, encoder: EncoderConfig, store: Store, train: TrainSettings) -> list[Stage]:
     """The stages of a run, one from each point on at which the recipe changes something."""
     chunk, depths = 0 if train.compiled else LOGIT_CHUNK, depth_stages(recipe, encoder)
-    lengths = recipe.batches.lengths
+    lengths, rates = recipe.batches.lengths, recipe.mask_rates
+    # At other mask rates the batches have the same shapes and places in the stream: one compiled graph does for all.
     sources = {begin: Batches(store, "train", batch_settings(recipe, train, length)) for begin, length in lengths}
+    learnt = {}  # by length and depth: what is compiled is compiled once for all stages that have both in common
+    begins = {begin for begin, _ in (*lengths, *depths, *rates)} | {recipe.growth.order_from}
     stages = []
-    for begin in sorted({begin for begin, _ in (*lengths, *depths)} | {recipe.growth.order_from}):
+    for begin in sorted(begins):
         length_begin, length = [pair for pair in lengths if pair[0] <= begin][-1]
         depth = value_at(begin, depths)
-        objective, flops, weights = _objective(recipe, encoder, train, length, depth, chunk)
+        if (length, depth) not in learnt:
+            learnt[length, depth] = _objective(recipe, encoder, train, length, depth, chunk)
+        objective, flops, weights = learnt[length, depth]
         without = ("order", "shallow_order") if begin < recipe.growth.order_from else ()
         stages.append(
             Stage(
                 name=f"length {length} from {length_begin:g}",
                 begin=begin,
-                source=sources[length_begin],
+                source=sources[length_begin].at_rate(value_at(begin, rates)),
                 objective=objective,
                 flops=flops,
                 weights={**weights, **dict.fromkeys(without, 0.0)},
@@ -65,13 +70,14 @@ def _objective(
 
 
 def batch_settings(recipe: Recipe, train: TrainSettings, length: int) -> BatchSettings:
+    """Batches of a length, at the highest of the recipe's mask rates."""
     return BatchSettings(
         length=length,
         budget=train.micro_tokens,
         order=recipe.order,
         edges=recipe.edges,
         masking=recipe.masking,
-        rate=recipe.mask_rate,
+        rate=recipe.highest_mask_rate,
         seed=train.seed,
         fixed=True,
     )

@@ -53,6 +53,9 @@ class Callback:
     def on_stage(self, trainer: "Trainer", stage: Stage) -> None:
         """The next step is the first of ``stage``; ``trainer.stage`` is still the one before, None in a new process."""
 
+    def on_update(self, trainer: "Trainer") -> None:
+        """The weights have changed; they have not been scored yet."""
+
     def on_step(self, trainer: "Trainer") -> None:
         """A step was taken; its losses may still be on the device."""
 

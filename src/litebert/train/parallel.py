@@ -119,6 +119,20 @@ def full_tensor(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
+def local_tensor(tensor: Tensor) -> Tensor:
+    """This rank's part of a sharded tensor, in the same memory; any other as it is."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def with_layout_of(pattern: Tensor, local: Tensor) -> Tensor:
+    """This rank's part of a tensor that is sharded as ``pattern`` is, as that tensor."""
+    if not isinstance(pattern, DTensor):
+        return local
+    return DTensor.from_local(
+        local, pattern.device_mesh, pattern.placements, run_check=False, shape=pattern.shape, stride=pattern.stride()
+    )
+
+
 def full_state(state: Any) -> Any:
     """A nested state with every tensor whole and on the CPU; all ranks must call this."""
     if isinstance(state, Tensor):

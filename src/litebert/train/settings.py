@@ -133,8 +133,7 @@ class OptimiserSettings:
     def for_run(self, batch: int, width: int) -> "OptimiserSettings":
         """With rates fitted to a batch of ``batch`` tokens, and the pooler's to the width of a model."""
         assert self.rate is not None
-        # The rate follows the square root of the batch (LAMB section 4), so that small batches do not diverge.
-        factor = min(1.0, math.sqrt(batch / self.rate_at_batch)) if self.rate_at_batch else 1.0
+        factor = self.batch_factor(batch)
         rates = dict(self.part_rates)
         if self.pooler_rate_at_width:
             rates.setdefault("pooler", min(1.0, self.pooler_rate_at_width / width))
@@ -147,9 +146,30 @@ class OptimiserSettings:
             pooler_rate_at_width=0,
         )
 
+    def batch_factor(self, batch: int) -> float:
+        """The share of the rates to train with on batches of ``batch`` tokens.
+
+        It follows the square root (LAMB section 4), so that small batches do not diverge.
+        """
+        return min(1.0, math.sqrt(batch / self.rate_at_batch)) if self.rate_at_batch else 1.0
+
     def part_rate(self, part: str) -> float:
         """The factor of a part of the model."""
         return dict(self.part_rates).get(part, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AverageSettings:
+    """Which average of the weights is kept beside those of the last step (``averaging.py``)."""
+
+    kind: Literal["none", "ema", "uniform"] = "none"  # exponential, or all steps of the end alike
+    span: float = 0.03  # share of the run: of the end that is averaged, or in which the weight of a step falls to 1/e
+
+    def __post_init__(self) -> None:
+        kinds = ("none", "ema", "uniform")
+        if self.kind not in kinds:
+            raise InputError(f"there is no averaging '{self.kind}'{nearest(self.kind, kinds)}")
+        require(0 < self.span <= 1, "averaging.span", self.span, "a share of the run, above 0 and at most 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,6 +210,7 @@ class TrainSettings:
     optimiser: OptimiserSettings = OptimiserSettings()
     schedule: ScheduleSettings = ScheduleSettings()
     batch_tokens: tuple[tuple[float, int], ...] = ((0.0, 1),)  # of a step over all ranks, from a share of the run on
+    batch_rates: tuple[tuple[float, float], ...] = ((0.0, 1.0),)  # of the optimiser's rates, for the smaller batches
     micro_tokens: int = 1  # tokens of one forward pass on one rank; only their ratio to a step's counts
     precision: Precision = "fp32"
     half_residual: bool = False  # the residual stream in half precision, too, where the forward pass is

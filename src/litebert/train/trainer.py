@@ -21,7 +21,7 @@ from litebert.train import parallel, precision
 from litebert.train.clock import Clock, StopSignal
 from litebert.train.objective import Objective, Position, Stage, SumsOf
 from litebert.train.parallel import Ranks
-from litebert.train.settings import TrainSettings, rate_factor
+from litebert.train.settings import TrainSettings, rate_factor, value_at
 from litebert.train.stepper import LogWindow, StepLosses, Stepper, mean_row, read_losses
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ class Trainer:
         self.stepper = Stepper(network, stages, settings, self.ranks)
         self.state, self.clock, self.window = TrainState(), Clock(begun), LogWindow()
         self.stage: Stage | None = None  # the one in force, once training has begun
+        self.progress_of_step = 0.0  # at the beginning of the step at hand, the same on every rank
         self.held_out: dict[str, float] = {}
         self.scored = -1  # the step of the last held-out score
         self.notes: list[str] = []
@@ -142,6 +143,7 @@ class Trainer:
         while True:
             self.state.seconds = self.clock.seconds()
             progress, stopping, may_score = self._agree(bool(stop))
+            self.progress_of_step = progress
             current = max((s for s in self.stages if s.begin <= progress), key=lambda s: s.begin)
             ends = progress >= 1.0 or stopping or bool(self.stop_reason)
             if ends or self.stage is not current:  # figures of two stages do not mix, and the last ones are judged, too
@@ -167,6 +169,8 @@ class Trainer:
                     return "diverged"
                 self.stage = None  # and the clock runs on: a rollback does not lengthen a budget
                 continue
+            for callback in self.callbacks:
+                callback.on_update(self)
             every = self.settings.score_steps
             if self.state.step % every == 0 if every else progress >= next_held_out and may_score:
                 self._score()
@@ -181,6 +185,7 @@ class Trainer:
         progress = self.progress()
         ends = [*(stage.begin for stage in self.stages[1:]), math.inf]
         coming = [stage for stage, end in zip(self.stages, ends, strict=True) if end > progress]
+        coming = list({id(stage.objective): stage for stage in coming}.values())  # those of one objective share a graph
         for number, stage in enumerate(coming, 1):
             if self.ranks.first:
                 log.info("compiling, part %d of %d: up to a minute the first time", number, len(coming))
@@ -221,7 +226,8 @@ class Trainer:
         count = self.settings.micro_batches(progress)
         batches = [next(stream) for _ in range(count // self.ranks.world)]
         window.waited += time.monotonic() - begun
-        rate = rate_factor(progress, self.settings.schedule) * state.rate_scale
+        of_batch = value_at(progress, self.settings.batch_rates)
+        rate = rate_factor(progress, self.settings.schedule) * of_batch * state.rate_scale
         losses = self.stepper.step(state.step + 1, stage, batches, rate)
         state.step += 1
         state.tokens += losses.tokens

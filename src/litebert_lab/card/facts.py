@@ -15,6 +15,7 @@ from litebert.planning.arithmetic import flops_per_token, head_flops
 from litebert.planning.count import Parameters, count_parameters
 from litebert.pretraining.recipe import Recipe, depth_stages
 from litebert.runs import RunInfo, read_run
+from litebert.train.averaging import PREFIX
 from litebert.train.metrics import HELD_OUT, read_metrics
 from litebert.train.settings import value_at
 
@@ -102,15 +103,27 @@ def arithmetic(encoder: EncoderConfig, recipe: Recipe, rows: Sequence[Mapping[st
         progress = float(row.get("progress", 1.0))
         depth, length = value_at(progress, depths), value_at(progress, recipe.batches.lengths)
         shallow = replace(encoder, num_layers=depth, num_groups=1, layers_per_group=1, custom_plan=())
-        token = flops_per_token(shallow, length, "finetune") + 3 * recipe.mask_rate * head_flops(encoder)
+        masked = value_at(progress, recipe.mask_rates)
+        token = flops_per_token(shallow, length, "finetune") + 3 * masked * head_flops(encoder)
         total += (int(row["tokens"]) - before) * token
         before = int(row["tokens"])
     return total
 
 
+def of_the_model(result: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's result with the held-out figures of the weights that its model has, the averaged or the last ones."""
+    start = f"held_out_{PREFIX}"
+    averaged = {name: value for name, value in result.items() if name.startswith(start)}
+    plain = {name: value for name, value in result.items() if name not in averaged}
+    if result.get("weights") == "averaged":
+        plain |= {f"held_out_{name.removeprefix(start)}": value for name, value in averaged.items()}
+    return plain
+
+
 def held_out_by_depth(result: Mapping[str, Any]) -> dict[int, dict[str, float]]:
     """Held-out figures by depth out of a run's result, where they are ``held_out_mlm_loss`` and so on."""
     found: dict[int, dict[str, float]] = {}
+    result = of_the_model(result)
     full = result.get("held_out_depth")
     for name, value in result.items():
         shallow = AT_DEPTH.fullmatch(name)

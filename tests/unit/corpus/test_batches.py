@@ -42,6 +42,19 @@ def originals(batch):
     return ids
 
 
+def test_a_lower_mask_rate_changes_nothing_but_masks(store):
+    settings = dataclasses.replace(SETTINGS, rate=0.3, fixed=True)
+    many = Batches(store, "train", settings)
+    few = many.at_rate(0.1)
+    alone = Batches(store, "train", dataclasses.replace(settings, rate=0.1))
+    for index in range(3):
+        one, other = many.batch(0, index), few.batch(0, index)
+        assert np.array_equal(originals(one), originals(other)) and np.array_equal(one.starts, other.starts)
+        assert one.mask_positions.shape == other.mask_positions.shape
+        assert other.num_masked == pytest.approx(one.num_masked / 3, rel=0.1)
+        assert np.array_equal(other.ids, alone.batch(0, index).ids)
+
+
 def test_layout_of_a_batch(store):
     for batch in Batches(store, "train", SETTINGS).batches(0):
         ids = originals(batch)
