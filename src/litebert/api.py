@@ -845,6 +845,72 @@ def export(
     )
 
 
+@checked
+def serve(
+    models: Annotated[
+        Sequence[str] | str,
+        Param("Exported folders, or any models; the first is the default.", positional=True, metavar="[NAME=]MODEL..."),
+    ],
+    *,
+    port: Annotated[int, Param("The port to listen on; 0: any free one.", low=0, high=65_535)] = 8000,
+    host: Annotated[str, Param("The address to listen on; 0.0.0.0 is all of this machine.")] = "127.0.0.1",
+    threads: Annotated[
+        int | None, Param("Texts read at a time (default: one for each core).", low=1, high=4096)
+    ] = None,
+    queue_tokens: Annotated[int, Param("Tokens that may wait; beyond them requests get 429.", low=512)] = 32_768,
+    max_texts: Annotated[int, Param("Texts in a request.", low=1, high=100_000)] = 256,
+    max_characters: Annotated[int, Param("Characters of a text.", low=1)] = 50_000,
+    max_bytes: Annotated[int, Param("Bytes of a request.", low=64)] = 2 << 20,
+    timeout: Annotated[float, Param("Seconds that a request may take.", low=0.1, high=86_400)] = 30.0,
+    key_file: Annotated[
+        PathLike | None, Param("A file with the key that clients must send (default: LITEBERT_KEY, if it is set).")
+    ] = None,
+    origins: Annotated[str, Param("Web pages of other origins that may ask, separated by commas, or *.")] = "",
+    grace: Annotated[
+        float, Param("Seconds that requests are still accepted after SIGTERM, while load balancers notice.", low=0)
+    ] = 1.0,
+    reuse_port: Annotated[bool, Param("Let several processes share the port.")] = False,
+    log_requests: Annotated[bool, Param("Log a line of JSON for each request, without texts.")] = True,
+    device: Device = "auto",
+) -> None:
+    """Serve models over HTTP: embeddings in OpenAI's shape, labels, masked words, order; see docs/serve.md."""
+    import os
+
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the server's threads tokenise; read when tokenizers is first used
+    try:
+        from litebert.serving.messages import Limits
+        from litebert.serving.server import read_key, serve_models
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn", "httptools", "msgspec"):
+            raise
+        raise InputError(f"serve needs {error.name}; install it with pip install 'litebert[serve]'") from None
+    from litebert.serving.served import load_models
+    from litebert.system import return_large_blocks
+
+    return_large_blocks()  # or memory would grow with the longest texts of all threads
+    limits = Limits(
+        payload=max_bytes,
+        texts=max_texts,
+        characters=max_characters,
+        queue_tokens=queue_tokens,
+        timeout=timeout,
+        bodies=max(64 << 20, 4 * max_bytes),
+    )
+    key = read_key(key_file)
+    serve_models(
+        load_models([models] if isinstance(models, str) else list(models), device=device),
+        host=host,
+        port=port,
+        threads=threads,
+        limits=limits,
+        key=key,
+        origins=tuple(origin.strip() for origin in origins.split(",") if origin.strip()),
+        grace=grace,
+        reuse_port=reuse_port,
+        log_requests=log_requests,
+    )
+
+
 def models() -> dict[str, str]:
     """List the shipped models and the presets, with a line about each."""
     from litebert.config import preset_names, read_preset

@@ -92,6 +92,20 @@ class TextModel(ABC):
         """The most tokens of a text, at which longer ones are cut unless a call names another limit."""
         return self._limit(None)
 
+    @property
+    def sentence_defaults(self) -> tuple[Pooling, bool]:
+        """How token states become a vector unless a call says otherwise, and whether it is scaled to length 1."""
+        return self._sentence.pooling or "mean", self._sentence.normalize
+
+    @property
+    def lowers_case(self) -> bool:
+        """Whether texts are turned into lower case before they are tokenised."""
+        return self._sentence.lower_case
+
+    def encode_inputs(self, inputs: Sequence[Encoded], *, pooling: Pooling, depth: int | None = None) -> Vectors:
+        """A vector for each input that is token ids already, not scaled."""
+        return self._vectors(inputs, pooling, self._depth(depth), 8192, lambda _: None)
+
     def encode(
         self,
         texts: str | Iterable[str],
@@ -206,10 +220,22 @@ class TextModel(ABC):
         for first in range(0, len(items), self._item_chunk):
             some = items[first : first + self._item_chunk]
             inputs = kind.encode(some, tokenizer, spec.encoding())
-            done = _after(first, report)
-            scores = self._head_scores(inputs, at, exits, lambda share: done(int(share * len(some))))  # noqa: B023
-            found += kind.decode(some, inputs, scores, spec)
+            found += self.predict_inputs(some, inputs, at, _after(first, report), exits=exits)
         return found
+
+    def predict_inputs(
+        self,
+        items: Sequence[Item],
+        inputs: "Inputs",
+        depth: int | None = None,
+        report: Report = lambda _: None,
+        *,
+        exits: bool | float = False,
+    ) -> list[ItemPrediction]:
+        """``predict_items`` for items whose inputs are token ids already."""
+        spec = self.required_task("predict")
+        scores = self._head_scores(inputs, self._depth(depth), exits, lambda share: report(int(share * len(items))))
+        return KINDS[spec.kind].decode(items, inputs, scores, spec)
 
     def evaluate(
         self,
@@ -320,6 +346,12 @@ class TextModel(ABC):
                 raise InputError(f"pairs[{index}] is {pair!r:.80} but must be two texts, such as ('First.', 'Second.')")
         firsts, seconds = [first for first, _ in pairs], [second for _, second in pairs]
         inputs, _ = self._inputs([*firsts, *seconds], [*seconds, *firsts], self._limit(None))
+        both = list(zip(inputs[: len(pairs)], inputs[len(pairs) :], strict=True))
+        return self.order_inputs(both, depth=depth)
+
+    def order_inputs(self, pairs: Sequence[tuple[Encoded, Encoded]], *, depth: int | None = None) -> list[float]:
+        """``order`` for pairs whose two orders are token ids already."""
+        inputs = [as_given for as_given, _ in pairs] + [turned for _, turned in pairs]
         shares = self._in_order(inputs, self._depth(depth)).astype(np.float64)
         as_given, turned = shares[: len(pairs)], shares[len(pairs) :]
         return [float(share) for share in (as_given + 1 - turned) / 2]
