@@ -5,6 +5,7 @@ these signatures. Light to import: what a function needs, it imports when it run
 """
 
 import logging
+import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -245,7 +246,13 @@ def _save_period(save_every: str) -> tuple[float, int | None]:
 @checked
 def pretrain(
     preset: Annotated[str, Param("A model preset, such as albert-small.", positional=True)],
-    corpus: Annotated[PathLike, Param("A token store made by build_corpus (`litebert corpus build`).")] = "store",
+    corpus: Annotated[
+        PathLike | Sequence[PathLike],
+        Param(
+            "A token store made by build_corpus (`litebert corpus build`); several are read in turn.",
+            metavar="STORE...",
+        ),
+    ] = "store",
     *,
     out: Out = "run",
     recipe: Annotated[str, Param("A pretraining recipe: budget or paper.")] = "budget",
@@ -286,7 +293,7 @@ def pretrain(
         read = settings_from(
             preset,
             field_words(settings),
-            Path(corpus),
+            [Path(corpus)] if isinstance(corpus, str | os.PathLike) else [Path(part) for part in corpus],
             folder,
             bound=Bound(steps=2) if dry_run else bound,
             recipe=recipe,

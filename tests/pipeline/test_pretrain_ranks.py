@@ -62,7 +62,8 @@ def test_two_ranks_lose_what_one_loses(sharded, recipe, store, tmp_path):
     for step in one:
         for name in ("mlm_loss", "order_loss"):
             assert abs(one[step][name] - two[step][name]) < 1e-5 * max(1, one[step][name]), (step, name)
-    ours, theirs = (numbers(read_metrics(tmp_path / name)[-1]) for name in ("one", "two"))
+    scores = [[numbers(row) for row in read_metrics(tmp_path / name) if "rate" not in row] for name in ("one", "two")]
+    ours, theirs = (found[-1] for found in scores)  # how many there are is up to the clock
     assert "held_out/loss" in ours and ours == pytest.approx(theirs, rel=1e-4, abs=1e-2)  # of an accuracy, a few words
 
 

@@ -26,7 +26,7 @@ RECIPE = (
 def settings(store: Path, out: Path, *, recipe=(), words=(), **changes) -> PretrainSettings:
     fields = {
         "preset": "albert-tiny",
-        "corpus": store,
+        "corpus": (store,),
         "out": out,
         "recipe": read_recipe("paper", (*RECIPE, *recipe)),
         "bound": Bound(steps=12),

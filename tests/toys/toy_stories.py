@@ -26,16 +26,23 @@ def document(draw: random.Random) -> str:
     )
 
 
-@pytest.fixture(scope="session")
-def store(tmp_path_factory) -> Path:
-    """The folder of a store of about 40,000 tokens, a tenth held out."""
-    folder = tmp_path_factory.mktemp("corpus")
-    draw = random.Random(0)
+def build_stories(folder: Path, words: Path | None = None, *, seed: int = 0) -> Path:
+    """A store of about 40,000 tokens, a tenth held out, with the tokenizer ``words`` or a new one."""
+    folder.mkdir(exist_ok=True)
+    draw = random.Random(seed)
     documents = [" ".join(document(draw) for _ in range(10)) for _ in range(160)]  # long: pairs are in the middle
-    words = sorted({word.lower() for text in documents for word in text.split()})
-    (folder / "words").mkdir()
-    (folder / "words" / "vocab.txt").write_text("\n".join(SPECIAL + words) + "\n")
+    if words is None:
+        words = folder / "words"
+        words.mkdir()
+        known = sorted({word.lower() for text in documents for word in text.split()})
+        (words / "vocab.txt").write_text("\n".join(SPECIAL + known) + "\n")
     (folder / "text.txt").write_text("\n\n".join(documents))
     settings = BuildSettings(held_out=0.1, deduplicate=False)
-    build_store([str(folder / "text.txt")], folder / "words", folder / "store", settings, workers=1)
+    build_store([str(folder / "text.txt")], words, folder / "store", settings, workers=1)
     return folder / "store"
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory) -> Path:
+    """A store for all tests of a session."""
+    return build_stories(tmp_path_factory.mktemp("corpus"))

@@ -123,7 +123,7 @@ def _options(function: Callable[..., Any], declared: Mapping[str, tuple[Param, A
             continue
         default = parameter.default
         required = default is inspect.Parameter.empty
-        several = param.positional and param.metavar.endswith("...") and _is_list(hint)
+        several = param.metavar.endswith("...") and "," not in param.metavar and _is_list(hint)
         kind = list[str] if several else _cli_type(hint)
         help_text = _help(param, hint, default)
         if param.positional or name == SETTINGS:
@@ -134,7 +134,7 @@ def _options(function: Callable[..., Any], declared: Mapping[str, tuple[Param, A
         if required and not param.positional:
             default = None  # the function itself reports what is missing
         elif not required and kind is not bool and default is not None:
-            default = list(default) if kind == list[str] else str(default)
+            default = ([default] if isinstance(default, str) else list(default)) if kind == list[str] else str(default)
         bare = required and param.positional
         shape: Any = kind if bare else kind | None
         found.append(

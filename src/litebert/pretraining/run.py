@@ -12,7 +12,7 @@ import torch
 
 from litebert.checkpoints.folder import Loaded, load_model, model_folder, save_model
 from litebert.config import current_name, flat, nearest_field, parse_overrides, preset_names
-from litebert.corpus.store import Store, unigram_entropy
+from litebert.corpus.store import Store
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig, preset_config
 from litebert.nn.network import HeadName, HeadsConfig, Network, NetworkConfig
@@ -22,8 +22,9 @@ from litebert.pretraining.fitting import as_recorded, describe_changes, fitted, 
 from litebert.pretraining.held_out import held_out_scores
 from litebert.pretraining.initial import check_vocabulary, set_initial_values, warm_start
 from litebert.pretraining.memory import check_memory
+from litebert.pretraining.parts import PARTS_FOLDER, open_text, write_note
 from litebert.pretraining.recipe import RECIPE_FIELDS, Recipe, is_recipe_word, read_recipe, with_suitable_growth
-from litebert.pretraining.stages import pretraining_stages
+from litebert.pretraining.stages import pretraining_stages, with_shapes
 from litebert.runs import (
     AVERAGED_FOLDER,
     LAST_FOLDER,
@@ -55,7 +56,7 @@ class PretrainSettings:
     """What the user asked for."""
 
     preset: str
-    corpus: Path
+    corpus: tuple[Path, ...]  # token stores, each read in its share of the run
     out: Path
     recipe: Recipe
     bound: Bound
@@ -92,7 +93,8 @@ def pretrain(settings: PretrainSettings, callbacks: Sequence[Callback] = ()) -> 
 
 
 def _pretrain(settings: PretrainSettings, ranks: Ranks, callbacks: Sequence[Callback]) -> TrainResult:
-    store = Store.open(settings.corpus)
+    text = open_text(settings.corpus, settings.recipe.batches.parts, settings.out if settings.resume else None)
+    store = text.first
     config = network_config(settings, store)
     precision = settings.precision or training_precision(ranks.device, config.encoder.width)
     peak = ranks.total([product_rate(ranks.device, precision) if ranks.first else 0.0])[0]
@@ -101,10 +103,10 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, callbacks: Sequence[Call
     asked = settings.recipe
     settings = replace(settings, recipe=_recipe(settings, config.encoder, peak * ranks.world, trained))
     train = train_settings(settings, ranks, precision, config.encoder.width)
-    stages = pretraining_stages(settings.recipe, config.encoder, store, train)
+    text = with_shapes(text, settings.recipe, train)
+    stages = pretraining_stages(settings.recipe, config.encoder, text, train)
     check_memory(settings.preset, config.encoder, settings.recipe, train, ranks)
     network = _network(settings, config, store, ranks, source)
-    unigram = unigram_entropy(store)
     saver = SaveStates(
         settings.out,
         _facts(settings, store, config.encoder, train),
@@ -112,19 +114,22 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, callbacks: Sequence[Call
         steps=settings.save_steps,
         read_facts=_current_facts,
     )
-    every_rank: list[Callback] = [saver, DivergenceGuard(saver), StuckWatch(unigram, settings.recipe.when_stuck())]
+    every_rank: list[Callback] = [saver, DivergenceGuard(saver), StuckWatch(text.unigram, settings.recipe.when_stuck())]
     on_first: list[Callback] = []
     if ranks.first:
         run = settings.out
         if not settings.resume:
             _write_run(settings, config.encoder, train, ranks)
+        if len(text.parts) > 1:
+            write_note(run, text)
         try:
             sinks = Sinks(settings.sinks, run)
         except InputError:
             if not settings.resume:  # a new run that is refused leaves no record
                 (run / RUN_FILE).unlink()
+                shutil.rmtree(run / PARTS_FOLDER, ignore_errors=True)
             raise
-        on_first = [MetricsFile(run), sinks, ConsoleLine(), RunRecord(run), Plot(run, unigram=unigram)]
+        on_first = [MetricsFile(run), sinks, ConsoleLine(), RunRecord(run), Plot(run, unigram=text.unigram)]
         if changed := describe_changes(asked, settings.recipe):
             log.info("the recipe, fitted to this run: %s", changed)
     layers, most = config.encoder.num_layers, settings.held_out_batches
@@ -146,6 +151,8 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, callbacks: Sequence[Call
     )
     if settings.resume and not saver.restore(trainer):
         raise InputError(f"{settings.out} holds no saved state to resume; leave --resume out to begin")
+    if missing := trainer.stage_at(trainer.progress()).missing:
+        raise InputError(missing)
     result = trainer.fit()
     if result.status == "diverged":
         saver.restore_weights(network)
@@ -166,7 +173,7 @@ def _source(settings: PretrainSettings, store: Store) -> Loaded | None:
         return None
     found = load_model(settings.source)
     ours = read_tokenizer(store.tokenizer_folder, found.network.config.encoder.family)
-    check_vocabulary(found.tokenizer, ours, settings.source, str(settings.corpus))
+    check_vocabulary(found.tokenizer, ours, settings.source, str(store.folder))
     return found
 
 
@@ -205,7 +212,7 @@ def network_config(settings: PretrainSettings, store: Store) -> NetworkConfig:
         raise InputError(f"{settings.preset} is a permutation language model; pretrain an albert or bert preset")
     if encoder.vocab_size != store.vocab_size:
         raise InputError(
-            f"vocab_size is {encoder.vocab_size} but {settings.corpus} was made with a tokenizer of "
+            f"vocab_size is {encoder.vocab_size} but {store.folder} was made with a tokenizer of "
             f"{store.vocab_size} pieces; leave vocab_size out or build the store again"
         )
     longest = max(length for _, length in settings.recipe.batches.lengths)
@@ -261,7 +268,7 @@ def _facts(settings: PretrainSettings, store: Store, encoder: EncoderConfig, tra
 
 
 def _write_run(settings: PretrainSettings, encoder: EncoderConfig, train: TrainSettings, ranks: Ranks) -> None:
-    parents = [parent_of("corpus", settings.corpus)]
+    parents = [parent_of("corpus", folder) for folder in settings.corpus]
     if settings.source and model_folder(settings.source).is_dir():
         parents.append(parent_of("start", model_folder(settings.source)))
     asked = {
@@ -329,7 +336,7 @@ def _save_model(settings: PretrainSettings, folder: Path, trained: Network, stor
 def settings_from(
     preset: str,
     words: Sequence[str],
-    corpus: Path,
+    corpus: Path | Sequence[Path],
     out: Path,
     *,
     bound: Bound | None,
@@ -353,7 +360,7 @@ def settings_from(
         raise InputError(f"precision is '{precision}' but must be bf16, fp16 or fp32", parameter="precision")
     return PretrainSettings(
         preset=preset,
-        corpus=corpus,
+        corpus=(corpus,) if isinstance(corpus, Path) else tuple(corpus),
         out=out,
         recipe=chosen,
         bound=bound or Bound(steps=chosen.steps),

@@ -59,6 +59,7 @@ class Stage:
     objective: Objective
     flops: Callable[[Any], float] | None = None  # arithmetic of a step on one micro-batch
     weights: Mapping[str, float] = field(default_factory=dict)  # of the parts of the loss; default: 1
+    missing: str = ""  # why it cannot be trained here: the run stops before it
 
     def weight(self, part: str) -> float:
         """What a part of the loss counts for."""

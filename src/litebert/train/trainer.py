@@ -144,13 +144,16 @@ class Trainer:
             self.state.seconds = self.clock.seconds()
             progress, stopping, may_score = self._agree(bool(stop))
             self.progress_of_step = progress
-            current = max((s for s in self.stages if s.begin <= progress), key=lambda s: s.begin)
+            current = self.stage_at(progress)
             ends = progress >= 1.0 or stopping or bool(self.stop_reason)
             if ends or self.stage is not current:  # figures of two stages do not mix, and the last ones are judged, too
                 self.flush()
             if ends and not self.trouble:
                 self.stage = current
                 return "stopped" if stopping and progress < 1.0 and not self.stop_reason else "finished"
+            if current.missing and not self.trouble:
+                self.note(current.missing)
+                return "stopped"
             taken = None
             if not self.trouble:
                 if self.stage is not current:
@@ -184,7 +187,7 @@ class Trainer:
         """Compile what is still to come, so that no stage does while the clock runs."""
         progress = self.progress()
         ends = [*(stage.begin for stage in self.stages[1:]), math.inf]
-        coming = [stage for stage, end in zip(self.stages, ends, strict=True) if end > progress]
+        coming = [stage for stage, end in zip(self.stages, ends, strict=True) if end > progress and not stage.missing]
         coming = list({id(stage.objective): stage for stage in coming}.values())  # those of one objective share a graph
         for number, stage in enumerate(coming, 1):
             if self.ranks.first:
@@ -210,6 +213,10 @@ class Trainer:
     def progress(self, reserve: float = 0.0) -> float:
         """How much of the run is done, from 0 to 1; ``reserve`` seconds count as gone."""
         return self.settings.bound.progress(self.state, reserve)
+
+    def stage_at(self, progress: float) -> Stage:
+        """The stage that is in force at some progress."""
+        return max((stage for stage in self.stages if stage.begin <= progress), key=lambda stage: stage.begin)
 
     def _next_held_out(self, progress: float) -> float:
         every = self.settings.held_out_every
