@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from litebert.early_exits.heads import ExitReport
     from litebert.exporting.folder import Exported
     from litebert.model import Model
+    from litebert.pages.single import Page
     from litebert.planning.plan import Plan
     from litebert.pretraining.held_out import DepthScore
     from litebert.report import Report
@@ -916,6 +917,48 @@ def serve(
         reuse_port=reuse_port,
         log_requests=log_requests,
     )
+
+
+@checked
+def page(
+    models: Annotated[
+        Sequence[str] | str,
+        Param("Models, or folders that export wrote; two or more can be compared.", positional=True, metavar="MODEL..."),
+    ],
+    *,
+    out: Annotated[PathLike, Param("The HTML file to write.", short="o")] = "page.html",
+    bits: Annotated[int, Param("Bits of a weight: 8, or 4 (smaller, less accurate).", low=4, high=8)] = 8,
+    runtime: Annotated[
+        PathLike | None, Param("The unpacked package onnxruntime-web (default: from the cache, else fetched with npm).")
+    ] = None,
+) -> "Page":
+    """Write one HTML file with models and what runs them: it opens in a browser, without a server or a network."""
+    import tempfile
+
+    from litebert.pages.single import page_name, write_page
+    from litebert.pages.web_runtime import web_runtime
+    from litebert.runtime import is_exported
+
+    if bits not in (4, 8):
+        raise InputError(f"bits is {bits} but must be 4 or 8", parameter="bits")
+    sources = [models] if isinstance(models, str) else [str(one) for one in models]
+    if not sources:
+        raise InputError("models is empty; name one or more", parameter="models")
+    file = Path(out)
+    if not file.absolute().parent.is_dir():
+        raise InputError(f"there is no folder '{file.absolute().parent}' to write {file.name} to", parameter="out")
+    browser = web_runtime(None if runtime is None else Path(runtime))
+    with tempfile.TemporaryDirectory() as temporary:
+        folders = []
+        for number, source in enumerate(sources):
+            folder = Path(source)
+            if not is_exported(folder):
+                from litebert.model import load as load_torch
+
+                folder = Path(temporary) / str(number)
+                load_torch(source, device="cpu").export(folder, bits=cast(Literal[8, 4], bits), standard=False)
+            folders.append((page_name(source), folder))
+        return write_page(folders, file, browser)
 
 
 def models() -> dict[str, str]:

@@ -90,6 +90,7 @@ add_command(app, api.layers, show.show_layers, panel=SMALLER, renamed={"--text":
 add_command(app, api.config, show.show_config, name="show", panel=MODELS)
 add_command(app, api.convert, show.show_converted, panel=MODELS)
 add_command(app, api.export, show.show_exported, panel=SMALLER)
+add_command(app, api.page, show.show_page, panel=SMALLER)
 add_command(app, api.card, show.show_card, panel=MODELS)
 
 

@@ -64,11 +64,11 @@ class Runtime(TextModel):
     ) -> None:
         place = Path(folder)
         self.name = str(folder)
-        self._about = _described(place)
+        self._about = read_description(place)
         self.num_layers, self.width = int(self._about["num_layers"]), int(self._about["width"])
         self.max_positions, self.heads = self._about["max_positions"], tuple(self._about["heads"])
         self.tokenizer = read_tokenizer(place, self._about["family"])
-        self.task = _task(place)
+        self.task = read_task(place)
         self._sentence = read_sentence_settings(place)[0] or SentenceSettings()
         self.threads = threads or os.cpu_count() or 1
         self.activation_bits = activation_bits or (8 if has_wide_integer_sums() else 7)
@@ -306,7 +306,8 @@ def _softmax(logits: Array) -> Array:
     return shares / shares.sum()
 
 
-def _described(folder: Path) -> dict[str, Any]:
+def read_description(folder: Path) -> dict[str, Any]:
+    """What ``litebert.json`` says of an exported folder."""
     path = folder / DESCRIPTION
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
@@ -326,7 +327,8 @@ def _described(folder: Path) -> dict[str, Any]:
     return about
 
 
-def _task(folder: Path) -> TaskSpec | None:
+def read_task(folder: Path) -> TaskSpec | None:
+    """The task of an exported folder, where it has one."""
     path = folder / TASK_FILE
     if not path.is_file():
         return None

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from litebert.corpus.store import Store
     from litebert.early_exits.heads import ExitReport
     from litebert.exporting.folder import Exported
+    from litebert.pages.single import Page
     from litebert.planning.plan import Plan
     from litebert.report import Report
     from litebert.runs import RunInfo
@@ -241,6 +242,11 @@ def show_exported(found: "Exported") -> None:
     for name, size in found.files.items():
         typer.echo(f"{found.folder / name}  {size / 1e6:.1f} MB")
     typer.echo(f'litebert.load("{found.folder}") runs it without torch')
+
+
+def show_page(found: "Page") -> None:
+    """The page that was written, and how to use it."""
+    typer.echo(f"wrote {found.file}, {found.size / 1e6:.1f} MB: open it in a browser, or mail it")
 
 
 def show_runs(runs: "list[RunInfo]", *, as_json: AsJson = False) -> None:

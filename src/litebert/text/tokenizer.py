@@ -176,12 +176,12 @@ class Tokenizer:
     @cached_property
     def marking(self) -> Marking:
         """How its pieces mark that they begin a word."""
-        kind = self._settings["model"].get("type")
+        kind = self.settings["model"].get("type")
         if kind == "WordPiece":
             return "wordpiece"
         if kind == "WordLevel":
             return "whole"
-        return "byte-level" if "ByteLevel" in json.dumps(self._settings["pre_tokenizer"]) else "metaspace"
+        return "byte-level" if "ByteLevel" in json.dumps(self.settings["pre_tokenizer"]) else "metaspace"
 
     @cached_property
     def separator(self) -> tuple[str, int] | None:
@@ -189,8 +189,8 @@ class Tokenizer:
 
         It must always be found, wherever two texts are joined by it, and must not touch what is beside it.
         """
-        added = self._settings["added_tokens"]
-        if '"prepend_scheme": "first"' in json.dumps(self._settings["pre_tokenizer"]):
+        added = self.settings["added_tokens"]
+        if '"prepend_scheme": "first"' in json.dumps(self.settings["pre_tokenizer"]):
             return None  # only what comes first would begin with the mark of a word
         if any(token["single_word"] for token in added):
             return None  # whether such a token is one depends on its neighbours
@@ -212,27 +212,28 @@ class Tokenizer:
         """Whether its normalisation is exactly one of ours, and no added token has one of these characters."""
         ours = Backend(models.BPE())
         ours.normalizer = backend_normaliser(rules)
-        added = "".join(token["content"] for token in self._settings["added_tokens"])
-        same = json.loads(ours.to_str())["normalizer"] == self._settings["normalizer"]
+        added = "".join(token["content"] for token in self.settings["added_tokens"])
+        same = json.loads(ours.to_str())["normalizer"] == self.settings["normalizer"]
         return bool(same) and without.isdisjoint(added)
 
     @cached_property
-    def _settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         """The backend as it is saved."""
         return json.loads(self._backend.to_str())
 
     @cached_property
     def fingerprint(self) -> str:
         """A hash of everything that decides ids."""
-        deciding = {key: self._settings[key] for key in ("added_tokens", "normalizer", "pre_tokenizer", "model")}
+        deciding = {key: self.settings[key] for key in ("added_tokens", "normalizer", "pre_tokenizer", "model")}
         model = deciding["model"]
         if model.get("type") == "Unigram":  # the library's reader may change the last bit of a score
             deciding["model"] = {**model, "vocab": [(piece, f"{score:.5f}") for piece, score in model["vocab"]]}
-        layout = [[[slot.part, slot.segment] for slot in slots] for slots in self._layouts()]
+        layout = [[[slot.part, slot.segment] for slot in slots] for slots in self.layouts()]
         text = json.dumps([deciding, layout, self._tokens], sort_keys=True, ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
-    def _layouts(self) -> tuple[tuple[Slot, ...], tuple[Slot, ...]]:
+    def layouts(self) -> tuple[tuple[Slot, ...], tuple[Slot, ...]]:
+        """Where special tokens go around one text, and around two."""
         return self._family.layout.single, self._family.layout.pair
 
     def _template(self) -> processors.TemplateProcessing:
@@ -241,7 +242,7 @@ class Tokenizer:
         def name(slot: Slot) -> str:
             return f"${slot.part}" if slot.part == "A" or slot.part == "B" else self._tokens[slot.part]
 
-        single, pair = (" ".join(f"{name(slot)}:{slot.segment}" for slot in slots) for slots in self._layouts())
+        single, pair = (" ".join(f"{name(slot)}:{slot.segment}" for slot in slots) for slots in self.layouts())
         tokens = [(self._tokens["cls"], self.cls_id), (self._tokens["sep"], self.sep_id)]
         return processors.TemplateProcessing(single=single, pair=pair, special_tokens=tokens)
 
@@ -266,8 +267,8 @@ class Tokenizer:
             **self._family.tokenizer_options,
             **{f"{role}_token": token for role, token in self._tokens.items()},
         }
-        normaliser = _flat(self._settings["normalizer"], "normalizers")
-        pre_tokenizer = _flat(self._settings["pre_tokenizer"], "pretokenizers")
+        normaliser = _flat(self.settings["normalizer"], "normalizers")
+        pre_tokenizer = _flat(self.settings["pre_tokenizer"], "pretokenizers")
         if "BertNormalizer" in normaliser:
             bert = normaliser["BertNormalizer"]
             config["do_lower_case"] = bert["lowercase"]

@@ -1,0 +1,114 @@
+"""The engine of a page answers as the runtime in Python: the same ids, probabilities within 3e-4, for every kind."""
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.browser
+NEAR = 3e-4
+TEXTS = ["the cat sat on a mat .", "dog", "a cat and a dog ran far away !", "The MAT, unknown café", "the [MASK] sat"]
+ROWS = {
+    "choice": [
+        {"question": "the cat", "options": ["sat", "ran away"]},
+        {"question": "a _ ran", "options": ["dog", "mat", "."], "passage": "the cat sat on a mat"},
+        {"question": "a", "options": ["dog", "far"], "passage": "the cat sat on a mat and ran far away on a mat " * 3},
+    ],
+    "span": [
+        {"question": "the cat", "context": "a dog ran far away and the cat sat on a mat . " * 3},
+        {"question": "a", "context": "Café dog, ran away"},
+    ],
+    "pairs": [{"premise": "the cat", "more": "sat", "hypothesis": "a dog"}],
+}
+KINDS = ["classify", "multilabel", "regress", "choice", "span", "answerable", "pairs"]
+
+
+def rows_of(name: str):
+    return ROWS["span" if name == "answerable" else name] if name in (*ROWS, "answerable") else TEXTS
+
+
+def same(ours: dict, theirs) -> None:
+    """One answer of the page beside one ``Prediction``."""
+    if isinstance(theirs.label, float):
+        assert ours["label"] == pytest.approx(theirs.label, abs=NEAR * max(1, abs(theirs.label)))
+        return
+    label = tuple(ours["label"]) if isinstance(ours["label"], list) else ours["label"]
+    assert (label, ours.get("start"), ours.get("end")) == (theirs.label, theirs.start, theirs.end)
+    assert ours.get("probability") == pytest.approx(theirs.probability, abs=NEAR)
+    assert ours.get("probabilities", {}) == pytest.approx(dict(theirs.probabilities), abs=NEAR)
+
+
+@pytest.mark.parametrize("depth", [None, 1])
+@pytest.mark.parametrize("name", KINDS)
+def test_predictions(name, depth, ask, models):
+    rows = rows_of(name)
+    found = ask("/predict", model=name, inputs=rows, depth=depth, truncate=True)
+    for ours, theirs in zip(found["results"], models[name].predict(rows, depth=depth), strict=True):
+        same(ours, theirs)
+
+
+@pytest.mark.parametrize("rule", [True, 0.5, 2])
+def test_early_exits(rule, ask, models):
+    found = ask("/predict", model="exits", inputs=TEXTS, exits=rule)
+    for ours, theirs in zip(found["results"], models["exits"].predict(TEXTS, exits=rule), strict=True):
+        same(ours, theirs)
+        assert 1 <= ours["depth"] <= 3
+
+
+@pytest.mark.parametrize("name", ["plain", "unlike"])
+def test_words_order_and_vectors(name, ask, models):
+    model, depths = models[name], (None, 1, 4) if name == "plain" else (None,)
+    for depth in depths:
+        texts = ["the [MASK] sat", "a [MASK] and a [MASK] ."]
+        results = ask("/fill", model=name, inputs=texts, top=4, depth=depth)["results"]
+        for ours, theirs in zip(results, model.fill(texts, 4, depth=depth), strict=True):
+            for one, other in zip(ours["masks"], theirs, strict=True):
+                assert [guess["probability"] for guess in one] == pytest.approx(
+                    [guess.probability for guess in other], abs=NEAR
+                )
+                assert [(g["id"], g["word"], g["token"]) for g in one] == [(g.id, g.word, g.token) for g in other]
+        pairs = [("the cat", "sat on a mat"), ("dog", "ran")]
+        shares = [one["in_order"] for one in ask("/order", model=name, inputs=pairs, depth=depth)["results"]]
+        assert shares == pytest.approx(model.order(pairs, depth=depth), abs=NEAR)
+        vectors = [one["embedding"] for one in ask("/v1/embeddings", model=name, input=TEXTS, depth=depth)["data"]]
+        expected = model.encode(TEXTS, depth=depth)
+        assert np.abs(np.array(vectors) - expected).max() < 2e-2 * np.abs(expected).max()  # of integers: a step or two
+
+
+def test_what_cannot_be_answered_says_why(ask, opened):
+    for route, body, message in (
+        ("/fill", {"model": "classify", "inputs": "the [MASK]"}, "cannot answer fill"),
+        ("/fill", {"model": "plain", "inputs": "the cat"}, r"no \[MASK\]"),
+        ("/predict", {"model": "nobody", "inputs": "the"}, "no model 'nobody'"),
+        ("/predict", {"model": "classify", "inputs": "the", "depth": 9}, "depth is 9"),
+        ("/predict", {"model": "classify", "inputs": "the cat " * 30}, "longer than the model reads"),
+        ("/predict", {"model": "pairs", "inputs": [{"premise": "the"}]}, "no more"),
+        ("/predict", {"model": "classify", "inputs": "the", "exits": True}, "no early exits"),
+    ):
+        with pytest.raises(Exception, match=message):
+            ask(route, **body)
+    assert opened.errors == []
+
+
+@pytest.mark.weights
+@pytest.mark.long
+def test_the_shipped_model_in_integers(browser, runtime, tmp_path):
+    """litebert-en: 20 MB at most, opened without a network, the words and probabilities of Python at three depths."""
+    import litebert
+    from litebert.pages.single import write_page
+
+    folder = litebert.load("litebert-en").export(tmp_path / "en", standard=False).folder
+    made = write_page([("litebert-en", folder)], tmp_path / "page.html", runtime)
+    assert made.size <= 20_000_000
+    model = litebert.Runtime(folder, activation_bits=8)
+    page = browser.new_context(offline=True).new_page()
+    page.goto(made.file.as_uri())
+    page.wait_for_selector("#status:not(.busy)")
+    texts = ["The cat [MASK] on the mat.", "London is the [MASK] of England.", "Café — [MASK], “naïve” & 3½ €!"]
+    for depth in (12, 6, 3):
+        body = {"inputs": texts, "top": 5, "depth": depth}
+        results = page.evaluate("body => page.client.send('/fill', body)", body)["results"]
+        for ours, theirs in zip(results, model.fill(texts, 5, depth=depth), strict=True):
+            assert [guess["id"] for guess in ours["masks"][0]] == [guess.id for guess in theirs[0]]
+            assert [guess["probability"] for guess in ours["masks"][0]] == pytest.approx(
+                [guess.probability for guess in theirs[0]], abs=NEAR
+            )
+    page.context.close()
