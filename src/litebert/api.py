@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from litebert.errors import InputError
-from litebert.parameters import Fields, Param, PathLike, Table, checked, field_words, parse_duration
+from litebert.parameters import Fields, Param, PathLike, Table, checked, field_words, named_source, parse_duration
 
 if TYPE_CHECKING:
     from litebert.analyse.measure import ModelFigures
@@ -923,7 +923,9 @@ def serve(
 def page(
     models: Annotated[
         Sequence[str] | str,
-        Param("Models, or folders that export wrote; two or more can be compared.", positional=True, metavar="MODEL..."),
+        Param(
+            "Models, or folders that export wrote; two or more can be compared.", positional=True, metavar="MODEL..."
+        ),
     ],
     *,
     out: Annotated[PathLike, Param("The HTML file to write.", short="o")] = "page.html",
@@ -935,7 +937,7 @@ def page(
     """Write one HTML file with models and what runs them: it opens in a browser, without a server or a network."""
     import tempfile
 
-    from litebert.pages.single import page_name, write_page
+    from litebert.pages.single import write_page
     from litebert.pages.web_runtime import web_runtime
     from litebert.runtime import is_exported
 
@@ -943,21 +945,21 @@ def page(
         raise InputError(f"bits is {bits} but must be 4 or 8", parameter="bits")
     sources = [models] if isinstance(models, str) else [str(one) for one in models]
     if not sources:
-        raise InputError("models is empty; name one or more", parameter="models")
+        raise InputError("models is missing; name a model, or a folder that export wrote", parameter="models")
     file = Path(out)
     if not file.absolute().parent.is_dir():
         raise InputError(f"there is no folder '{file.absolute().parent}' to write {file.name} to", parameter="out")
     browser = web_runtime(None if runtime is None else Path(runtime))
     with tempfile.TemporaryDirectory() as temporary:
         folders = []
-        for number, source in enumerate(sources):
+        for number, (name, source) in enumerate(map(named_source, sources)):
             folder = Path(source)
             if not is_exported(folder):
                 from litebert.model import load as load_torch
 
                 folder = Path(temporary) / str(number)
                 load_torch(source, device="cpu").export(folder, bits=cast(Literal[8, 4], bits), standard=False)
-            folders.append((page_name(source), folder))
+            folders.append((name, folder))
         return write_page(folders, file, browser)
 
 

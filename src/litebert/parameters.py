@@ -14,6 +14,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from litebert.errors import InputError, nearest
@@ -27,6 +28,7 @@ Table = str | os.PathLike[str] | Mapping[str, Any] | Iterable[Any]
 # Fields of a recipe or a model: {"epochs": 3} or ["epochs=3"].
 Fields = Mapping[str, Any] | Iterable[str]
 LARGEST = 2**63 - 1
+UNNAMED = {"model", "exported", "onnx", ""}  # folders whose parent has the better name
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*([smhdw])")
 _NAMED = (("year", 365.25 * 86400), ("day", 86400.0), ("hour", 3600.0), ("minute", 60.0))
@@ -154,6 +156,18 @@ def field_words(fields: Fields | None) -> list[str]:
     if isinstance(fields, Mapping):
         return [f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in fields.items()]
     return [str(word) for word in fields]
+
+
+def named_source(words: str) -> tuple[str, str]:
+    """The name and the source of a model from ``NAME=MODEL``, or from a model alone, which is called as its folder."""
+    name, equals, source = words.partition("=")
+    if equals and not Path(words).exists():
+        if not name or not name.isprintable() or len(name) > 100:
+            raise InputError(f"models is '{words}' but must be NAME=MODEL or MODEL", parameter="models")
+        return name, source
+    path = Path(words)
+    place = path if path.name not in UNNAMED else path.absolute().parent
+    return place.name or words, words
 
 
 def _shown(value: Any) -> str:

@@ -37,7 +37,13 @@ def assemble(title: str, data: Mapping[str, str], policy: Sequence[str]) -> str:
     ]
     rules = [rule.replace("SCRIPT", _digest(script)) for rule in rules]
     blocks = "".join(f'<script type="text/plain" id="{name}">{text}</script>\n' for name, text in data.items())
-    parts = {"TITLE": escape(title), "POLICY": escape("; ".join(rules)), "STYLE": style, "DATA": blocks, "SCRIPT": script}
+    parts = {
+        "TITLE": escape(title),
+        "POLICY": escape("; ".join(rules)),
+        "STYLE": style,
+        "DATA": blocks,
+        "SCRIPT": script,
+    }
     return re.sub("@@([A-Z]+)@@", lambda found: parts[found[1]], asset("page.html"))
 
 

@@ -39,7 +39,7 @@ def describe(folder: Path, name: str) -> dict[str, Any]:
         "exits": about.get("exits"),
         "bits": about["bits"],
         "sentence": {"lower_case": sentence.lower_case},
-        "tokenizer": _layout(tokenizer),
+        "tokenizer": tokenizer_about(tokenizer),
     }
     if task is not None:  # fingerprints of training rows stay here
         found["task"] = {key: value for key, value in asdict(task).items() if key not in ("seen", "metrics")}
@@ -82,7 +82,7 @@ def _info(
     }
 
 
-def _layout(tokenizer: Tokenizer) -> dict[str, Any]:
+def tokenizer_about(tokenizer: Tokenizer) -> dict[str, Any]:
     """Special tokens, how they stand around texts, and the sets of characters that the tokenizer asks for."""
     if tokenizer.cls_id is None or tokenizer.sep_id is None:
         raise InputError("this model's tokenizer has no [CLS] and [SEP] tokens; use another model")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.errors import InputError
-from litebert.pages.assemble import WORKER, asset, assemble, packed, plain_json
+from litebert.pages.assemble import WORKER, assemble, asset, packed, plain_json
 from litebert.pages.described import describe, tokenizer_file, web_graph
 from litebert.pages.web_runtime import VERSION, WebRuntime
 from litebert.runs import write_atomically
@@ -28,21 +28,12 @@ class Page:
     runtime: str = VERSION
 
 
-def page_name(source: str) -> str:
-    """What to call a model on its page: its folder, or the run that the folder is part of."""
-    place = Path(source)
-    if place.is_dir():
-        place = place.resolve()
-        place = place.parent if place.name == "model" else place
-    return place.name
-
-
 def write_page(folders: Sequence[tuple[str, Path]], out: Path, runtime: WebRuntime) -> Page:
     """Write the page of some exported folders, each with the name to show."""
     names = tuple(name for name, _ in folders)
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"two models are called '{twice}'; rename one of the folders")
+        raise InputError(f"two models are called '{twice}'; name them: NAME=MODEL", parameter="models")
     data = {
         "worker": "\n".join(asset(name) for name in WORKER),
         "runtime-script": packed(runtime.script),

@@ -62,7 +62,9 @@ def _dist(folder: Path) -> Path:
     for place in (folder / "node_modules" / PACKAGE / "dist", folder / "package" / "dist", folder / "dist", folder):
         if (place / WASM).is_file():
             return place
-    raise InputError(f"runtime is '{folder}', which does not hold {WASM}; name the unpacked package {PACKAGE} {VERSION}")
+    raise InputError(
+        f"runtime is '{folder}', which does not hold {WASM}; name the unpacked package {PACKAGE} {VERSION}"
+    )
 
 
 def _read(folder: Path) -> WebRuntime:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from litebert.errors import InputError, nearest
+from litebert.parameters import named_source
 from litebert.runtime import Runtime, is_exported
 from litebert.serving.messages import ModelInfo, Refusal, TaskInfo
 from litebert.serving.work import CPU, GPU, SMOOTHING
@@ -19,7 +20,6 @@ from litebert.text_model import TextModel
 
 WARM_UP = "The first texts take longer, as memory is reserved and files are read; so read one before anyone asks."
 FIRST_GUESS = 1e-5  # seconds of a token in a layer, until the first run
-UNNAMED = {"model", "exported", "onnx", ""}  # folders whose parent has the better name
 
 log = logging.getLogger(__name__)
 
@@ -134,7 +134,7 @@ def load_models(models: Sequence[str], *, device: str = "auto") -> Models:
     """Load models under their names: ``NAME=FOLDER``, or the name of the folder."""
     found: dict[str, Served] = {}
     for words in models:
-        name, source = _named(words)
+        name, source = named_source(words)
         if name in found:
             raise InputError(f"two models are called '{name}'; name them: NAME={source}", parameter="models")
         served = _load(name, source, device)
@@ -143,17 +143,6 @@ def load_models(models: Sequence[str], *, device: str = "auto") -> Models:
     if not found:
         raise InputError("models is missing; name a folder, best one that litebert export wrote", parameter="models")
     return Models(list(found.values()))
-
-
-def _named(words: str) -> tuple[str, str]:
-    name, equals, source = words.partition("=")
-    if equals and not Path(words).exists():
-        if not name or not name.isprintable() or len(name) > 100:
-            raise InputError(f"models is '{words}' but must be NAME=FOLDER or FOLDER", parameter="models")
-        return name, source
-    path = Path(words)
-    place = path if path.name not in UNNAMED else path.absolute().parent
-    return place.name or words, words
 
 
 def _load(name: str, source: str, device: str) -> Served:

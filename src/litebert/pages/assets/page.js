@@ -221,6 +221,7 @@ class Asking {
     this.abort.abort();
     this.abort = new AbortController();
     clearTimeout(this.timer);
+    this.holder.setAttribute("aria-busy", "true");
     this.timer = setTimeout(() => this.answer(this.abort.signal), delay);
   }
 
@@ -237,6 +238,7 @@ class Asking {
       asked.push(await column.ask(this.task, values, signal));
       if (signal.aborted) return;
     }
+    this.holder.setAttribute("aria-busy", "false");
     await new Promise((resolve) => setTimeout(resolve, 350)); // until nobody types
     for (const [place, column] of this.columns.entries()) {
       if (signal.aborted) return;
