@@ -26,6 +26,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from litebert.pages.served import page_html
 from litebert.serving import messages, questions
 from litebert.serving.messages import Limits, Refusal, encode
 from litebert.serving.metrics import CONTENT_TYPE, Metrics
@@ -341,6 +342,9 @@ def make_app(service: Service, *, key: str | None = None, origins: Sequence[str]
     described = openapi(key is not None)
     described_bytes, page = encode(described), docs_page(described)
 
+    async def home(_: HttpRequest) -> Response:
+        return Response(page_html(), media_type="text/html", headers={"x-content-type-options": "nosniff"})
+
     async def docs(_: HttpRequest) -> Response:
         return HTMLResponse(page, headers={"content-security-policy": PAGE_POLICY})
 
@@ -349,6 +353,7 @@ def make_app(service: Service, *, key: str | None = None, origins: Sequence[str]
 
     routes = [Route(path, service.ask, methods=["POST"]) for path in QUESTIONS]
     routes += [
+        Route("/", home),
         Route("/v1/models", service.models_list),
         Route("/info", service.info),
         Route("/health", service.health),

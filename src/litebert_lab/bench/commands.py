@@ -261,3 +261,20 @@ def inference(
         )
         report = inference_report(bench_inference(model, settings, lines))
     show_report(report, as_json)
+
+
+@app.command()
+def page(
+    model: Annotated[str, typer.Argument(help="A name or the folder of a model.")] = "litebert-en",
+    depths: Annotated[str, typer.Option(help="Depths to measure.")] = "12,6,3",
+    starts: Annotated[int, typer.Option(min=1, help="How often the page is opened.")] = 5,
+    rounds: Annotated[int, typer.Option(min=1, help="Timed texts of each length and depth.")] = 15,
+    as_json: AsJson = False,
+) -> None:
+    """A page in Chromium: its size, its start, and the time of a text by depth, beside the runtime in Python."""
+    from litebert_lab.bench.page import bench_page, page_report
+
+    numbers = [word.strip() for word in depths.split(",") if word.strip()]
+    if not numbers or not all(word.isdecimal() and int(word) for word in numbers):
+        raise InputError(f"depths is '{depths}' but must be numbers separated by commas, such as 12,6,3")
+    show_report(page_report(bench_page(model, depths=tuple(map(int, numbers)), starts=starts, rounds=rounds)), as_json)

@@ -1,7 +1,5 @@
 """A browser, onnxruntime-web, and one page with a model of every kind; tests are skipped with a reason without them."""
 
-import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,21 +18,7 @@ from litebert.pages.single import write_page
 from litebert.pages.web_runtime import WebRuntime, web_runtime
 from litebert.tasks.examples import TaskSpec
 
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 SCRIPT = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """Chromium, headless."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
-    place = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    if place is None:
-        pytest.skip("needs Chromium: apt-get install chromium")
-    with playwright.sync_playwright() as running:
-        found = running.chromium.launch(executable_path=place, args=FLAGS)
-        yield found
-        found.close()
 
 
 @pytest.fixture(scope="session")
