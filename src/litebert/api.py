@@ -7,7 +7,7 @@ these signatures. Light to import: what a function needs, it imports when it run
 import logging
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from litebert.checkpoints.folder import Loaded
     from litebert.corpus.look import Look
     from litebert.corpus.store import Store
+    from litebert.distillation.objective import DistillSettings
     from litebert.distillation.run import Teacher
+    from litebert.distillation.vectors import VectorTeacher
     from litebert.early_exits.heads import ExitReport
     from litebert.exporting.folder import Exported
     from litebert.model import Model
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
     from litebert.runs import RunInfo
     from litebert.shrinking.choose import DropReport
     from litebert.shrinking.search import TaskReport
+    from litebert.tasks.examples import Kind as KindName
     from litebert.tasks.examples import TaskData
+    from litebert.tasks.prepare import FinetuneSettings
     from litebert.tasks.score import Evaluation
     from litebert.text.tokenizer import Tokenizer
 
@@ -65,8 +69,8 @@ Text = Annotated[
 ]
 Label = Annotated[str | Sequence[str] | None, Param("Column with the label; several are separated by commas.")]
 Kind = Annotated[
-    Literal["classify", "multilabel", "regress", "choice", "span"] | None,
-    Param("Kind of task, where the guess from the data is wrong."),
+    Literal["classify", "multilabel", "regress", "choice", "span", "embed"] | None,
+    Param("Kind of task, where the guess from the data is wrong; embed (sentence vectors) is never guessed."),
 ]
 Dev = Annotated[Table | None, Param("Data to choose the best model with (default: some training rows).")]
 Settings = Annotated[
@@ -322,7 +326,9 @@ def pretrain(
 
 @checked
 def distill(
-    teacher: Annotated[PathLike, Param("A model fine-tuned for the task.", positional=True)],
+    teacher: Annotated[
+        PathLike, Param("A model fine-tuned for the task; with vectors, a model of sentence vectors.", positional=True)
+    ],
     student: Annotated[
         PathLike | None,
         Param("A preset or a model folder; leave it out to keep some of the teacher's layers.", positional=True),
@@ -346,32 +352,35 @@ def distill(
         Param("Also match hidden states: none, final (cosine, DistilBERT) or depths (squared, TinyBERT)."),
     ] = "none",
     states_weight: Annotated[float, Param("Weight of the hidden states.", low=0)] = 1.0,
+    vectors: Annotated[bool, Param("Learn the teacher's sentence vectors; data is texts, or pairs of texts.")] = False,
+    contrast: Annotated[float, Param("With vectors: weight of telling pairs of texts apart.", low=0)] = 0.05,
     settings: Annotated[
         Fields | None,
         Param("Fields of the recipe (epochs=4) or of the student (student.num_layers=4).", metavar="FIELD=VALUE..."),
     ] = None,
+    budget: Budget = None,
     seed: Seed = 0,
     resume: Resume = False,
     device: Device = "auto",
     save_every: SaveEvery = "5m",
 ) -> Run:
-    """Train a small model to reproduce the predictions of a fine-tuned one."""
+    """Train a small model to reproduce the predictions of a fine-tuned one, or its sentence vectors."""
     if (student is None) == (keep is None and drop is None):
         raise InputError("name a student (a preset or a folder), or choose layers of the teacher with keep or drop")
     from litebert.distillation.objective import DistillSettings
-    from litebert.distillation.run import distill as run
-    from litebert.distillation.run import load_teacher, read_for
     from litebert.tasks.prepare import FinetuneSettings
     from litebert.tasks.recipes import read_finetune_recipe
 
     how = DistillSettings(temperature=temperature, hard=hard, states=states, states_weight=states_weight)
-    master = load_teacher(str(teacher), how)
-    read = read_for(master.note, task, data, text, label, dev)
-    for note in read.notes:
-        log.info(note)
+    if vectors:
+        if task or label or dev is not None or how != DistillSettings():
+            raise InputError("with vectors there is no task: leave out task, label, dev, temperature, hard and states")
+        lesson = _vector_lesson(str(teacher), data, text, contrast)
+    else:
+        lesson = _task_lesson(str(teacher), how, task, data, text, label, dev)
     words = field_words(settings)
     of_student = [word.removeprefix(OF_STUDENT) for word in words if word.startswith(OF_STUDENT)]
-    pupil = _student(master, None if student is None else str(student), of_student, keep, drop, strategy, seed)
+    pupil = _student(lesson.teacher, None if student is None else str(student), of_student, keep, drop, strategy, seed)
     for note in pupil.notes:
         log.info("note: %s", note)
     rest = [word for word in words if not word.startswith(OF_STUDENT)]
@@ -379,19 +388,69 @@ def distill(
     asked = FinetuneSettings(
         model=str(student or teacher),
         out=Path(out),
-        recipe=read_finetune_recipe("budget", read.name, read.kind, rest),
+        recipe=read_finetune_recipe("budget", lesson.name, lesson.kind, rest),
         seed=seed,
         resume=resume,
         device=_device(device),
+        budget=None if budget is None else parse_duration(budget),
         save_seconds=save_seconds,
         save_steps=save_steps,
     )
-    found, report = run(asked, read, master, pupil)
-    return Run(Path(out), found.status, found.steps, found.figures, found.notes, report)
+    return lesson.run(asked, pupil)
+
+
+@dataclass(frozen=True)
+class _Lesson:
+    """What a student learns: a teacher, the name and kind of the task, and how to run it."""
+
+    teacher: "Teacher | VectorTeacher"
+    name: str
+    kind: "KindName"
+    run: "Callable[[FinetuneSettings, Loaded], Run]"
+
+
+def _task_lesson(
+    teacher: str,
+    how: "DistillSettings",
+    task: str | None,
+    data: Table | None,
+    text: str | Sequence[str] | None,
+    label: str | Sequence[str] | None,
+    dev: Table | None,
+) -> _Lesson:
+    """A fine-tuned model's predictions for its task."""
+    from litebert.distillation.run import distill, load_teacher, read_for
+
+    master = load_teacher(teacher, how)
+    read = read_for(master.note, task, data, text, label, dev)
+    for note in read.notes:
+        log.info(note)
+
+    def run(settings: "FinetuneSettings", student: "Loaded") -> Run:
+        found, report = distill(settings, read, master, student)
+        return Run(settings.out, found.status, found.steps, found.figures, found.notes, report)
+
+    return _Lesson(master, read.name, read.kind, run)
+
+
+def _vector_lesson(teacher: str, data: Table | None, text: str | Sequence[str] | None, contrast: float) -> _Lesson:
+    """A model's vectors of texts."""
+    from litebert.distillation.vectors import VectorSettings, VectorTeacher, distill_vectors, read_texts
+
+    if data is None:
+        raise InputError("data is missing; name a file of texts, one on each line, or give some")
+    how, items, master = VectorSettings(contrast=contrast), read_texts(data, text), VectorTeacher.load(teacher)
+    name = Path(data).name if isinstance(data, str | Path) else "texts"
+
+    def run(settings: "FinetuneSettings", student: "Loaded") -> Run:
+        found = distill_vectors(settings, items, master, student, how, name)
+        return Run(settings.out, found.status, found.steps, found.figures, found.notes)
+
+    return _Lesson(master, name, "embed", run)
 
 
 def _student(
-    teacher: "Teacher",
+    teacher: "Teacher | VectorTeacher",
     student: str | None,
     fields: list[str],
     keep: str | None,
@@ -400,12 +459,12 @@ def _student(
     seed: int,
 ) -> "Loaded":
     """A preset, a folder, or layers of the teacher (as DistilBERT begins)."""
-    from litebert.distillation.run import load_student
+    from litebert.distillation.run import Teacher, load_student
 
     if student is not None:
         if strategy is not None:
             raise InputError("strategy cannot be combined with a student; use it with drop")
-        return load_student(student, fields, teacher, seed)
+        return load_student(student, fields, teacher, seed, same_tokenizer=isinstance(teacher, Teacher))
     from litebert.checkpoints.folder import Loaded
     from litebert.shrinking.choose import DropRequest, choose
     from litebert.shrinking.drop import drop_layers

@@ -93,7 +93,7 @@ def pool(network: "Network", states: "Tensor", layout: "Layout", pooling: Poolin
     if pooling == "mean":
         total = torch.zeros(layout.num_sequences, states.shape[1], device=states.device)
         total.index_add_(0, layout.sequence_of_token(), states.float())
-        return total / layout.lengths[:, None]
+        return total / layout.lengths[:, None].clamp_min(1)  # filling may have none
     if pooling == "first":  # XLNet's [CLS] token is the last
         return states[layout.first if network.config.encoder.pooled_token == "first" else layout.last].float()
     return network.pooled(states, layout).float()

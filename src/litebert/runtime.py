@@ -166,7 +166,7 @@ class Runtime(TextModel):
         if kind.per_token:
             names = ["start", "end", *(["answerable"] if self._about["answerable"] else [])]
         else:
-            names = ["exit_logits" if rule else "logits"]
+            names = ["exit_logits" if rule else "logits"] if kind.head else [POOLED["mean"]]
         found: list[list[Array]] = [[] for _ in range(len(inputs))]
 
         def run(number: int, session: Any) -> None:

@@ -217,8 +217,9 @@ class TextModel(ABC):
         spec, tokenizer, at = self.required_task("predict"), self._tokenizer(), self._depth(depth)
         kind = KINDS[spec.kind]
         found: list[ItemPrediction] = []
-        for first in range(0, len(items), self._item_chunk):
-            some = items[first : first + self._item_chunk]
+        chunk = max(1, len(items)) if kind.compares else self._item_chunk
+        for first in range(0, len(items), chunk):
+            some = items[first : first + chunk]
             inputs = kind.encode(some, tokenizer, spec.encoding())
             found += self.predict_inputs(some, inputs, at, _after(first, report), exits=exits)
         return found

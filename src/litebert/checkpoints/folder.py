@@ -144,6 +144,7 @@ def save_model(
             tokenizer.save(temporary)
         write_run(temporary, verb, settings or {}, parents=parents)
         for name, content in (files or {}).items():
+            (temporary / name).parent.mkdir(exist_ok=True)
             (temporary / name).write_text(content, encoding="utf-8")
         (temporary / CONFIG).write_text(config_text(config, dtype), encoding="utf-8")
 

@@ -17,6 +17,7 @@ import torch
 from litebert.checkpoints.folder import Loaded, load_model, model_folder
 from litebert.data.tables import Source
 from litebert.distillation.objective import PROJECTION, DistillObjective, DistillSettings, make_projection
+from litebert.distillation.vectors import VectorTeacher
 from litebert.errors import InputError
 from litebert.families import FAMILIES
 from litebert.nn.config import preset_config
@@ -99,14 +100,16 @@ def read_for(
     return read_task(None, data, text=text, label=label, kind=note.kind, labels=note.labels or None, dev=dev)
 
 
-def load_student(name: str, fields: Sequence[str], teacher: Teacher, seed: int) -> Loaded:
+def load_student(
+    name: str, fields: Sequence[str], teacher: Teacher | VectorTeacher, seed: int, *, same_tokenizer: bool = True
+) -> Loaded:
     """A model folder, or a preset with new weights and the teacher's vocabulary, changed by ``fields``."""
     if model_folder(name).is_dir():
         if fields:
             raise InputError(f"{name} is a trained model: fields such as student.{fields[0]} can only change a preset")
         loaded = load_source(name)
         assert loaded.tokenizer is not None
-        if loaded.tokenizer.fingerprint != teacher.tokenizer.fingerprint:
+        if same_tokenizer and loaded.tokenizer.fingerprint != teacher.tokenizer.fingerprint:
             raise InputError(
                 f"{name} and its teacher {teacher.folder} have different tokenizers, so they cannot read one batch; "
                 "name a preset as the student, or a model made from the teacher (`litebert shrink`)"

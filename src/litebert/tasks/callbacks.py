@@ -163,7 +163,7 @@ class CollapseGuard(Callback):
             self._begun = self._look()[0]
 
     def on_figures(self, trainer: Trainer, step: int, figures: Mapping[str, float]) -> None:
-        verdict = self.observe(step, figures["task_loss"])
+        verdict = self.observe(step, figures["task_loss"]) if "task_loss" in figures else ""
         if verdict and self.last:
             log.log(self.level, "%s; there are no restarts left, so training continues", verdict)
         elif verdict:

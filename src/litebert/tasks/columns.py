@@ -32,6 +32,7 @@ PAIRS = (
     *(("sentence1", "sentence2"), ("text1", "text2"), ("text_a", "text_b"), ("sentence_a", "sentence_b")),
     *(("premise", "hypothesis"), ("question1", "question2"), ("question", "sentence"), ("question", "passage")),
     *(("query", "document"), ("query", "passage"), ("first", "second"), ("#1 string", "#2 string")),
+    *(("anchor", "positive"), ("query", "positive"), ("question", "answer"), ("query", "answer")),
     *(("subject", "body"), ("subject", "text"), ("subject", "message"), ("subject", "description")),
     *(("title", "body"), ("title", "text"), ("title", "content"), ("title", "abstract"), ("title", "description")),
 )
@@ -43,6 +44,7 @@ PASSAGES = ("passage", "article", "context", "story", "premise")
 QUESTIONS = ("question", "query", "sentence", "text")
 OPTION_LISTS = ("options", "choices", "endings")
 OPTION_NAME = re.compile(r"(choice|option|answer|ending)[_ ]?([0-9]|[a-h])", re.IGNORECASE)
+NEGATIVE_NAME = re.compile(r"(hard[_ ]?)?negatives?[_ ]?[0-9]*", re.IGNORECASE)  # texts that do not belong to a pair
 SEPARATORS = (";", "|", ",")  # of labels within one cell
 SCORES = ("score", "similarity", "rating", "stars")  # columns whose whole numbers are measures when written 3.0
 MOST_NUMBERED = 30  # more different whole numbers than this are taken as a measure, not as classes
@@ -71,9 +73,10 @@ class Columns:
         """Which columns are read, in a sentence."""
         parts = [f"text from {' and '.join(self.text_parts)}"]
         if self.options:
-            parts.append(f"options from {', '.join(self.options)}")
+            what = "negatives" if self.kind == "embed" else "options"
+            parts.append(f"{what} from {', '.join(self.options)}")
         if self.labels:
-            parts.append(f"label from {', '.join(self.labels)}")
+            parts.append(f"{'score' if self.kind == 'embed' else 'label'} from {', '.join(self.labels)}")
         return f"{'guessed: ' if self.guessed else ''}{self.kind}, {', '.join(parts)}"
 
 
@@ -107,6 +110,8 @@ def find_columns(
     options = option_columns(table) if kind in (None, "choice") else ()
     texts, labels = _named_texts(table, text), tuple(require(table, name) for name in _split_names(table, label))
     key, guessed = _key(table), not (texts and (labels or not labelled))
+    if kind == "embed":
+        return _pair_columns(table, texts, labels, key)
     if kind == "span" or (
         kind is None and not texts and not labels and _named(table, ("answers",)) and _named(table, PASSAGES)
     ):
@@ -134,6 +139,33 @@ def find_columns(
         words = [cell for cell in table.column(labels[0]) if isinstance(cell, str)]
         separator = next((sign for sign in SEPARATORS if any(sign in cell for cell in words)), "")
     return Columns(kind=kind, texts=texts, labels=labels, key=key, separator=separator, guessed=guessed)
+
+
+def _pair_columns(
+    table: Table, texts: tuple[tuple[str, ...], ...], labels: tuple[str, ...], key: str | None
+) -> Columns:
+    """Two texts; a score where a column is called so; else columns of negatives."""
+    guessed = not texts
+    used = {*_flat(texts), *labels, *([key] if key and not texts else [])}
+    negatives = tuple(name for name in table.columns if NEGATIVE_NAME.fullmatch(name) and name not in used)
+    free = [name for name in table.columns if name not in used and name not in negatives]
+    if not labels and len(free) > (0 if texts else 2):
+        named = [name for name in free if name.casefold() in SCORES]
+        labels = tuple(named[:1]) if named and _is_numbers(table, named[0]) else ()
+    if not texts:
+        free = [name for name in free if name not in labels]
+        texts = ((free[0],), (free[1],)) if len(free) == 2 else _guess_texts(table, used=(*used, *labels, *negatives))
+    if len(texts) != 2:
+        raise InputError(
+            f"sentence vectors are learnt from two texts a row; which columns of {table.source} are they? It has "
+            f"{', '.join(table.columns)}; choose with text=first,second"
+        )
+    options = () if labels else negatives
+    return Columns(kind="embed", texts=texts, labels=labels[:1], options=options, key=key, guessed=guessed)
+
+
+def _is_numbers(table: Table, name: str) -> bool:
+    return all(number_in(cell) is not None for cell in table.column(name) if not is_missing(cell))
 
 
 def _passage_and_question(table: Table, questions: Sequence[str], kind: Kind) -> tuple[tuple[str, ...], ...]:

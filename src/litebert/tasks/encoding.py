@@ -5,7 +5,7 @@ long passage. A batch is a function of its position alone. The examples of a ste
 passes as its tokens need. Where shapes must be few (CUDA graphs), a batch is filled up with inputs that count for
 nothing. No torch here.
 
-R inputs, T tokens of all of them, U units of learning, L labels.
+R inputs, T tokens of all of them, U units of learning, L labels, O inputs of a unit, D numbers of a vector.
 """
 
 from collections.abc import Iterator, Sequence
@@ -90,9 +90,11 @@ class Targets:
     """Of every unit of learning: an item, or a window of a passage where that is asked about."""
 
     bounds: Integers  # (U + 1) the first input of each unit, then the number of inputs
-    labels: Integers = field(default_factory=_no_integers)  # (U) label or option; the first token of an answer
+    # (U) label or option; the first token of an answer; (U, O) the numbers of texts, where equal ones are one text
+    labels: Integers = field(default_factory=_no_integers)
     ends: Integers = field(default_factory=_no_integers)  # (U) the last token of the answer; else empty
-    values: Numbers = field(default_factory=_no_numbers)  # (U) numbers, or (U, L) ones and zeros; else empty
+    # (U) numbers, (U, L) ones and zeros, (U, O, D) vectors; else empty
+    values: Numbers = field(default_factory=_no_numbers)
     answered: Numbers = field(default_factory=_no_numbers)  # (U) 1 where a window holds the answer; else empty
 
     def __len__(self) -> int:
@@ -175,6 +177,7 @@ class TaskBatches:
         self.batch_size, self.passes = min(batch, len(targets)), min(passes, len(targets))
         self.steps = -(-len(targets) // self.batch_size)  # of an epoch
         self.options = int(np.diff(targets.bounds).max())
+        self.units = -(-self.batch_size // self.passes)  # of a forward pass
         self._orders: dict[int, Integers] = {}
 
     def len(self) -> int:
@@ -209,15 +212,18 @@ class TaskBatches:
         counts = last[units] - first[units]
         within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         rows = np.repeat(first[units], counts) + within
-        most = -(-self.batch_size // self.passes)  # units of a pass
-        packed = self._filled(rows, most * self.options) if self.filled else gather(self.inputs, rows)
-        missing = most - len(units) if self.filled else 0
+        if self.choosing:
+            within += np.repeat(np.arange(len(units)) * self.options, counts)  # the cell of each option
+            order = np.argsort(-self.inputs.lengths[rows], kind="stable")
+            rows, within = rows[order], within[order]
+        packed = self._filled(rows, self.units * self.options) if self.filled else gather(self.inputs, rows)
+        missing = self.units - len(units) if self.filled else 0
         sequences = len(packed.starts) - 1
         more = missing if self.choosing else sequences - len(rows)
         cells = packed.cells
         if self.choosing:
             cells = np.full(sequences, (len(units) + missing) * self.options, np.int64)  # filling has its own cell
-            cells[: len(rows)] = np.repeat(np.arange(len(units)) * self.options, counts) + within
+            cells[: len(rows)] = within
         return replace(
             packed,
             num_units=len(units),

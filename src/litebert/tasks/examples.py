@@ -12,7 +12,7 @@ from typing import Literal
 
 from litebert.errors import InputError
 
-Kind = Literal["classify", "multilabel", "regress", "choice", "span"]
+Kind = Literal["classify", "multilabel", "regress", "choice", "span", "embed"]
 Target = int | float | tuple[int, ...]
 TASK_FILE = "task.json"  # in a model folder: its ``TaskSpec``
 LETTERS = "ABCDEFGH"  # of options
@@ -20,12 +20,13 @@ LETTERS = "ABCDEFGH"  # of options
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """One text, or a pair; the target is a label's index, several of them (multilabel) or a number (regress)."""
+    """One text, or a pair; the target is a label's index, several of them (multilabel) or a number (regress, embed)."""
 
     key: str
     first: str
     second: str | None = None
     target: Target | None = None
+    negatives: tuple[str, ...] = ()  # of a pair that belongs together (embed): texts that do not belong to the first
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -141,6 +142,7 @@ class ItemPrediction:
     probabilities: tuple[float, ...] = ()
     start: int | None = None  # of a span, in characters of the passage
     end: int | None = None
+    rank: int | None = None  # of the second text of a pair, from 1, among those of all pairs, by nearness to the first
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -186,6 +188,7 @@ class TaskSpec:
     stride: int = 128
     has_null: bool = False
     null_threshold: float = 0.0  # odds of no answer above which there is none
+    score_range: tuple[float, float] = (0.0, 1.0)  # of similarities: the scores that stand for cosines of 0 and 1
     text: tuple[str, ...] = ()  # columns of the user's own files
     label: str = ""
     pairs: bool = False  # whether an input is two texts

@@ -164,13 +164,21 @@ class _Attempt:
         self.collapse = CollapseGuard(
             predictor,
             kind.encode(evenly_spaced(prepared.train, PROBED), prepared.tokenizer, prepared.note.encoding()),
-            chance=kind.chance_loss(prepared.train, prepared.inputs, len(data.labels)),
+            chance=kind.chance_loss(
+                prepared.train, prepared.inputs, batches.units if kind.compares else len(data.labels)
+            ),
             steps=recipe.steps,
             warmup=recipe.schedule.warmup,
             last=last,
             level=level,
         )
-        own = TaskObjective(data.kind, prepared.inputs.longest, options=batches.options, answerable=heads.answerable)
+        own = TaskObjective(
+            data.kind,
+            prepared.inputs.longest,
+            options=batches.options,
+            answerable=heads.answerable,
+            scale=recipe.scale,
+        )
         stage = Stage("train", 0.0, batches, own, weights={"answerable": ANSWERABLE_WEIGHT})
         if prepared.teaching is not None:
             objective, weights = prepared.teaching.begin(own, self.network, device)
@@ -275,7 +283,7 @@ class _Attempt:
                 prepared.tokenizer,
                 verb="finetune",
                 settings={"run": settings.out.name, "task": prepared.data.name},
-                files={TASK_FILE: best.note.text_of_file()},
+                files={TASK_FILE: best.note.text_of_file(), **self._kind_files()},
             )
         state = self.trainer.state
         update_run(settings.out, status=status, result={"dev": figures, "best_step": best.best_step, "score": score})
@@ -283,6 +291,12 @@ class _Attempt:
             shutil.rmtree(settings.out / CHECKPOINTS, ignore_errors=True)
         notes = (*self.result.notes, *([self.trainer.stop_reason] if self.trainer.stop_reason else []))
         return FinetuneResult(status, state.step, best.best_step, score, figures, notes, failed, seconds, state.tokens)
+
+    def _kind_files(self) -> dict[str, str]:
+        """What the model folder of this kind of task has beside its task."""
+        encoder = self.network.config.encoder
+        longest = min(512, encoder.max_positions) if encoder.positions == "absolute" else 512
+        return KINDS[self.prepared.data.kind].model_files(encoder.width, longest)
 
 
 def _current_facts(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 This is the half of a kind of task that needs torch. Losses are sums; divided by the number of units they are the means
 that Hugging Face's heads take. Filling (a label of -100, a value that is NaN) counts for nothing.
 
-T tokens, S sequences, L labels, U units of learning.
+T tokens, S sequences, L labels, U units of learning, O inputs of a unit, H width, C candidates.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,6 +19,7 @@ from litebert.nn.attention import keys_allowed, pad
 from litebert.nn.heads import MultipleChoice, Span
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
+from litebert.pooling import pool
 from litebert.tasks.encoding import IGNORED, TaskBatch
 from litebert.tasks.examples import Kind
 from litebert.tasks.kinds import KINDS
@@ -31,7 +32,10 @@ Tensors = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Outputs:
-    """What a head gives: ``scores`` (S, L), (S, 1) of options; for spans of every token, and of the whole."""
+    """What a head gives: ``scores`` (S, L), (S, 1) of options; for spans of every token, and of the whole.
+
+    Without a head (embed) they are the means of the states, (S, H).
+    """
 
     scores: Tensor
     ends: Tensor | None = None
@@ -41,8 +45,11 @@ class Outputs:
 class TaskObjective:
     """The loss of one kind of task. ``longest`` bounds the inputs, ``options`` those of a question."""
 
-    def __init__(self, kind: Kind, longest: int, *, options: int = 1, answerable: bool = False) -> None:
+    def __init__(
+        self, kind: Kind, longest: int, *, options: int = 1, answerable: bool = False, scale: float = 20.0
+    ) -> None:
         self.kind, self.longest, self.options, self.answerable = kind, longest, options, answerable
+        self.scale = scale  # of cosines
 
     def counts(self, batch: TaskBatch) -> dict[str, int]:
         counted = {"task": batch.num_units}
@@ -59,6 +66,8 @@ class TaskObjective:
         """The loss of a head's outputs."""
         if not self.answerable:
             outputs = replace(outputs, answerable=None)
+        if self.kind == "embed":
+            return {"task": pair_loss(by_unit(outputs.scores, tensors, self.options), tensors, self.scale)}
         return LOSSES[self.kind](outputs, tensors, longest, self.options)
 
     def bound(self, tensors: Tensors) -> int:
@@ -87,10 +96,11 @@ def device_tensors(batch: TaskBatch, device: torch.device) -> dict[str, Tensor]:
 def _copied(arrays: Mapping[str, npt.NDArray[np.int64]], device: torch.device) -> dict[str, Tensor]:
     if device.type != "cuda":
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
-    sizes = [len(array) for array in arrays.values()]
+    sizes = [array.size for array in arrays.values()]
     together = torch.empty(sum(sizes), dtype=torch.int64, pin_memory=True)
-    np.concatenate(list(arrays.values()), out=together.numpy())
-    return dict(zip(arrays, together.to(device, non_blocking=True).split(sizes), strict=True))
+    np.concatenate([array.ravel() for array in arrays.values()], out=together.numpy())
+    parts = together.to(device, non_blocking=True).split(sizes)
+    return {name: part.view(array.shape) for (name, array), part in zip(arrays.items(), parts, strict=True)}
 
 
 def run_head(network: Network, kind: Kind, tensors: Tensors, longest: int, depth: int | None = None) -> Outputs:
@@ -102,6 +112,8 @@ def run_head(network: Network, kind: Kind, tensors: Tensors, longest: int, depth
 
 def head_outputs(network: Network, kind: Kind, states: Tensor, layout: Layout) -> Outputs:
     """What the head of a kind gives for states, in fp32."""
+    if not KINDS[kind].head:
+        return Outputs(pool(network, states, layout, "mean"))
     head = network.heads[KINDS[kind].head]
     if isinstance(head, Span):
         starts, ends = head(states)
@@ -138,10 +150,9 @@ def _regress(outputs: Outputs, tensors: Tensors, longest: int, options: int) -> 
 
 def _choice(outputs: Outputs, tensors: Tensors, longest: int, options: int) -> dict[str, Part]:
     """Cross-entropy over the options of a question; one with fewer options has no weight on the others."""
-    labels, scores = tensors["labels"], outputs.scores
-    cells = scores.new_full((len(labels) * options + 1,), torch.finfo(scores.dtype).min)  # the last one is for filling
-    grid = cells.index_copy(0, tensors["cells"], scores.squeeze(-1))[:-1].view(len(labels), options)
-    return {"task": _class_loss(grid, labels)}
+    lowest = torch.finfo(outputs.scores.dtype).min
+    grid = by_unit(outputs.scores, tensors, options, missing=lowest).squeeze(-1)
+    return {"task": _class_loss(grid, tensors["labels"])}
 
 
 def _span(outputs: Outputs, tensors: Tensors, longest: int, options: int) -> dict[str, Part]:
@@ -159,6 +170,57 @@ def _span(outputs: Outputs, tensors: Tensors, longest: int, options: int) -> dic
         lost, right = _binary_loss(outputs.answerable, tensors["answered"])
         parts["answerable"] = Part(lost.sum(), right.sum())
     return parts
+
+
+def by_unit(scores: Tensor, tensors: Tensors, options: int, missing: float = 0.0) -> Tensor:
+    """(S, L) scores of inputs as (U, O, L) of units; what a unit does not have is ``missing``."""
+    units = len(tensors["labels"] if "labels" in tensors else tensors["values"])
+    cells = scores.new_full((units * options + 1, scores.shape[1]), missing)  # the last one is for filling
+    return cells.index_copy(0, tensors["cells"], scores)[:-1].view(units, options, -1)
+
+
+def pair_loss(vectors: Tensor, tensors: Tensors, scale: float) -> Part:
+    """Of the vectors (U, O, H) of pairs: how far cosines are from scores, else how well partners are found."""
+    with torch.autocast(vectors.device.type, enabled=False):
+        vectors = F.normalize(vectors.float(), dim=-1)
+        if "labels" in tensors:
+            return _contrast(vectors, tensors["labels"], scale)
+        wanted = tensors["values"]
+        cosines = (vectors[:, 0] * vectors[:, 1]).sum(-1)
+        lost = (cosines - wanted.nan_to_num()).square().masked_fill(wanted.isnan(), 0.0).sum()
+        return Part(lost, torch.full_like(lost.detach(), float("nan")))
+
+
+def _contrast(vectors: Tensor, texts: Tensor, scale: float) -> Part:
+    """Each first text finds its second among those of the batch and all negatives, each second its first; the mean.
+
+    ``texts`` (U, O) are numbers of texts. What is the same text as one of the pair, or the partner of the same text in
+    another pair, is no wrong answer and left out. A unit without a second text takes part in nothing.
+    """
+    first, second = texts[:, 0], texts[:, 1]
+    paired = (first != IGNORED) & (second != IGNORED)
+    places = torch.arange(len(texts), device=texts.device)
+    target = torch.where(paired, places, IGNORED)
+    same_first, same_second = first[:, None] == first, second[:, None] == second  # (U, U)
+    partner = same_first | same_second
+    own = torch.eye(len(texts), dtype=torch.bool, device=texts.device)
+    lowest = torch.finfo(vectors.dtype).min
+
+    def told(queries: Tensor, answers: Tensor, numbers: Tensor, partners: Tensor) -> Tensor:
+        """(U, C) similarities, those that are neither right nor wrong left out."""
+        same = (numbers == first[:, None]) | (numbers == second[:, None]) | (numbers == IGNORED)
+        same[:, : len(texts)] |= partners | ~paired
+        same[:, : len(texts)] &= ~own
+        return (scale * queries @ answers.T).masked_fill(same, lowest)
+
+    options = vectors.shape[1]
+    answers = vectors.transpose(0, 1)[1:].reshape(-1, vectors.shape[2])  # the seconds, then the negatives
+    numbers = texts.T[1:].reshape(-1)
+    assert len(answers) == (options - 1) * len(texts)
+    forward = told(vectors[:, 0], answers, numbers, partner)
+    back = told(vectors[:, 1], vectors[:, 0], first, partner)
+    losses = [F.cross_entropy(scores, target, ignore_index=IGNORED, reduction="sum") for scores in (forward, back)]
+    return Part((losses[0] + losses[1]) / 2, (forward.detach().argmax(-1) == target).sum())
 
 
 def _class_loss(scores: Tensor, labels: Tensor) -> Part:

@@ -48,8 +48,9 @@ class Predictor:
     def predict(self, items: Sequence[Item], progress: Callable[[int], None] = lambda _: None) -> list[ItemPrediction]:
         """Predictions in the order of the items; ``progress`` gets the number of items done."""
         found: list[ItemPrediction] = []
-        for first in range(0, len(items), CHUNK):
-            some = items[first : first + CHUNK]
+        chunk = max(1, len(items)) if self.kind.compares else CHUNK
+        for first in range(0, len(items), chunk):
+            some = items[first : first + chunk]
             inputs = self.kind.encode(some, self.tokenizer, self.note.encoding())
             before = len(found)
             found += self.predict_encoded(some, inputs, lambda share: progress(before + int(share * len(some))))  # noqa: B023

@@ -146,6 +146,7 @@ def prepare(settings: FinetuneSettings, data: TaskData, source: Loaded | None = 
         pairs=any(isinstance(item, Example) and item.second is not None for item in train),
         seen=remember(train),
     )
+    note = kind.described_by(note, train)
     return Prepared(
         source, tokenizer, data, recipe, note, train, inputs, targets, dev, tuple(notes), _fingerprint(inputs, targets)
     )
@@ -186,7 +187,7 @@ def task_heads(data: TaskData, *, answerable: bool) -> HeadsConfig:
     """The head that a task asks for."""
     kind = KINDS[data.kind]
     return HeadsConfig(
-        names=(kind.head,),
+        names=(kind.head,) if kind.head else (),
         labels=kind.head_labels(data.labels),
         answerable=answerable and data.has_null,
         problem=kind.problem,

@@ -48,6 +48,7 @@ class FinetuneRecipe:
     restarts: int = 3  # after a collapse
     restart_factor: float = 0.5  # of the rate
     answerable: bool = True  # a head of its own for whether there is an answer, where some questions have none
+    scale: float = 20.0  # of cosines, where a text is told from others in its batch (embed)
 
     RENAMED: ClassVar[dict[str, str]] = {
         "most_steps": "max_steps",
@@ -61,6 +62,8 @@ class FinetuneRecipe:
         for name in ("batch", "scores"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)} but must be 1 or more")
+        if not 0 < self.scale < math.inf:
+            raise InputError(f"scale is {self.scale:g} but must be a number above 0, such as 20")
         rate = self.optimiser.rate
         if rate is not None and not 0 < rate < 1:
             raise InputError(f"optimiser.rate is {rate} but must be a small number above 0, such as 3e-5")

@@ -66,7 +66,7 @@ def task_from_tables(
         name=name,
         kind=columns.kind,
         labels=known,
-        metrics=kind_of_task.default_metrics,
+        metrics=kind_of_task.metrics_for(columns),
         train=splits.get("train", ()),
         dev={"dev": splits["dev"]} if "dev" in splits else {},
         test={"test": splits["test"]} if "test" in splits else {},
@@ -125,7 +125,8 @@ def make_items(
     if columns.key not in table.columns:
         columns = replace(columns, key=None)
     kind, known = KINDS[columns.kind], {name: index for index, name in enumerate(labels)}
-    has_labels = bool(columns.labels) and all(name in table.columns for name in columns.labels)
+    # Pairs that belong together need no column that says so.
+    has_labels = bool(columns.labels or kind.compares) and all(name in table.columns for name in columns.labels)
     items: list[Item] = []
     empty: list[int] = []
     blank = 0  # rows without any content, as spreadsheets write them below a table

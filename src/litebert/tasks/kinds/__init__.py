@@ -1,4 +1,4 @@
-"""The five kinds of task, one object each; whatever depends on the kind of a task asks ``KINDS[kind]``."""
+"""The six kinds of task, one object each; whatever depends on the kind of a task asks ``KINDS[kind]``."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,13 +8,16 @@ from litebert.tasks.examples import Kind, TaskData, TaskSpec
 from litebert.tasks.kinds.base import HeadScores, LabelScore, TaskKind
 from litebert.tasks.kinds.choice import Choice
 from litebert.tasks.kinds.classify import Classify
+from litebert.tasks.kinds.embed import Embed
 from litebert.tasks.kinds.multilabel import Multilabel
 from litebert.tasks.kinds.regress import Regress
 from litebert.tasks.kinds.span import Span
 
 __all__ = ["KINDS", "HeadScores", "LabelScore", "TaskKind", "check_fits"]
 
-KINDS: Mapping[Kind, TaskKind] = {kind.name: kind for kind in (Classify(), Multilabel(), Regress(), Choice(), Span())}
+KINDS: Mapping[Kind, TaskKind] = {
+    kind.name: kind for kind in (Classify(), Multilabel(), Regress(), Choice(), Span(), Embed())
+}
 
 
 def check_fits(spec: TaskSpec, data: TaskData, folder: Path | str) -> None:

@@ -68,7 +68,7 @@ class TaskKind(ABC):
 
     name: ClassVar[Kind]
     described: ClassVar[str]  # in messages
-    head: ClassVar[Literal["classify", "choice", "span"]] = "classify"
+    head: ClassVar[Literal["classify", "choice", "span", ""]] = "classify"  # "": the mean of the states
     problem: ClassVar[str] = ""  # ``problem_type`` in transformers' words
     metrics: ClassVar[Metrics] = {}
     default_metrics: ClassVar[tuple[str, ...]]  # of own data, the one to optimise first
@@ -78,7 +78,8 @@ class TaskKind(ABC):
     single_label: ClassVar[bool] = False  # of which every item has one
     needs_rows: ClassVar[bool] = False  # whether an item is more than one text or two
     per_token: ClassVar[bool] = False  # whether the head scores tokens, and a unit of learning is an input
-    chooses: ClassVar[bool] = False  # whether the inputs of a unit are options to choose from
+    chooses: ClassVar[bool] = False  # whether a unit has several inputs: options to choose from, texts to compare
+    compares: ClassVar[bool] = False  # whether items are scored against each other, so that all must be there at once
 
     # From items to inputs and targets
 
@@ -90,8 +91,7 @@ class TaskKind(ABC):
         progress: Callable[[int], None] = lambda _: None,
     ) -> Inputs:
         """The inputs of all items, in their order; ``progress`` gets the number of items done."""
-        if tokenizer.cls_id is None or tokenizer.sep_id is None:
-            raise InputError("this model's tokenizer has no tokens to begin and end an input with; use another model")
+        check_tokenizer(tokenizer)
         ids, segments, rows = [], [], list[tuple[int, int, Small | None]]()
         for first in range(0, max(1, len(items)), CHUNK):
             some = items[first : first + CHUNK]
@@ -129,6 +129,18 @@ class TaskKind(ABC):
     def head_labels(self, labels: tuple[str, ...]) -> tuple[str, ...]:
         """What the columns of the head are called."""
         return labels or ("0", "1")
+
+    def metrics_for(self, columns: Columns) -> tuple[str, ...]:
+        """The metrics of own data with these columns."""
+        return self.default_metrics
+
+    def described_by(self, spec: TaskSpec, train: Sequence[Any]) -> TaskSpec:
+        """The task with what must be remembered of the training items, where the kind has such a thing."""
+        return spec
+
+    def model_files(self, width: int, max_length: int) -> dict[str, str]:
+        """Files of a model folder that belong to the kind, beside ``task.json``."""
+        return {}
 
     # From scores to predictions
 
@@ -183,7 +195,10 @@ class TaskKind(ABC):
 
     @abstractmethod
     def chance_loss(self, items: Sequence[Any], inputs: Inputs, num_labels: int) -> float:
-        """The loss of a model that knows how often each answer is right, and nothing of the input."""
+        """The loss of a model that knows how often each answer is right, and nothing of the input.
+
+        Where a kind ``compares``, ``num_labels`` are the items of a forward pass, from which one must be told.
+        """
 
     def spread(self, scores: HeadScores, inputs: Inputs) -> tuple[float, bool]:
         """How much scores differ between inputs, and whether all inputs get one label."""
@@ -272,6 +287,12 @@ class TextKind(TaskKind):
 
 def _flat(rows: Iterable[Sequence[int]]) -> Small:
     return np.fromiter(chain.from_iterable(rows), np.int32)
+
+
+def check_tokenizer(tokenizer: Tokenizer) -> None:
+    """An error where there are no tokens to begin and end an input with."""
+    if tokenizer.cls_id is None or tokenizer.sep_id is None:
+        raise InputError("this model's tokenizer has no tokens to begin and end an input with; use another model")
 
 
 def text_ids(tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, list[int]]:

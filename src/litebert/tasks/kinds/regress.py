@@ -59,8 +59,13 @@ class Regress(TextKind):
         return Prediction(label=cast(float, found.label))
 
     def read_label(self, cell: Cell, known: Mapping[str, int], item: Any, what: str) -> float:
-        value = number_in(cell)
-        if value is None or not math.isfinite(value):
-            shown = "" if cell is None else cell
-            raise InputError(f"{what} is '{shown}', which is not a number; correct or remove the row")
-        return value
+        return read_number(cell, what)
+
+
+def read_number(cell: Cell, what: str) -> float:
+    """The number in a cell; ``what`` says in a message where it is."""
+    value = number_in(cell)
+    if value is None or not math.isfinite(value):
+        shown = "" if cell is None else cell
+        raise InputError(f"{what} is '{shown}', which is not a number; correct or remove the row")
+    return value
