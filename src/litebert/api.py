@@ -859,14 +859,17 @@ def convert(
     """Write a model as a folder of safetensors that litebert loads, and transformers wherever it can."""
     import torch
 
-    from litebert.checkpoints.folder import check_no_model, load_model, save_model
+    from litebert.checkpoints.folder import check_no_model, load_model, model_folder, save_model
     from litebert.checkpoints.huggingface import is_native
+    from litebert.pooling import SENTENCE_FILES
     from litebert.runs import parent_of
+    from litebert.tasks.examples import TASK_FILE
 
     check_no_model(Path(out), overwrite)
     loaded = load_model(source, dtype=getattr(torch, dtype))
     for note in loaded.notes:
         log.info("note: %s", note)
+    kept = [model_folder(source) / name for name in (TASK_FILE, *SENTENCE_FILES)]
     parents = [parent_of("source", Path(source))] if Path(source).is_dir() else []
     save_model(
         out,
@@ -876,6 +879,7 @@ def convert(
         settings={"source": str(source), "to": to, "dtype": dtype},
         parents=parents,
         written_out=to == "hf",
+        files={str(path.relative_to(model_folder(source))): path.read_text("utf-8") for path in kept if path.is_file()},
     )
     return Converted(Path(out), to == "hf" or is_native(loaded.network.config.encoder))
 

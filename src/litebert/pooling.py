@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Pooling = Literal["mean", "first", "pooler"]
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 MODULES, POOLING_FILE, LENGTH_FILE = "modules.json", "1_Pooling/config.json", "sentence_bert_config.json"
+SENTENCE_FILES = (MODULES, POOLING_FILE, LENGTH_FILE)
 _MODES: Mapping[str, Pooling] = {"mean": "mean", "mean_tokens": "mean", "cls": "first", "cls_token": "first"}
 
 

@@ -24,6 +24,7 @@ METRICS = {
     "regress": ("pearson",),
     "choice": ("accuracy",),
     "span": ("f1", "exact_match"),
+    "embed": ("mrr", "recall_at_1", "recall_at_10"),
 }
 
 
@@ -76,6 +77,10 @@ def _item(kind: str, number: int, draw: random.Random):
         return Choice(
             key=key, passage=" ".join(words), question="who", options=tuple(options), target=options.index("good")
         )
+    if kind == "embed":  # both have the same two nouns in them
+        nouns = draw.sample(NOUNS, 2)
+        other = [draw.choice(FILLER) for _ in range(draw.randint(2, 6))]
+        return Example(key=key, first=" ".join([*words, *nouns]), second=" ".join([*nouns, *other]), target=1)
     passage = " ".join([*words, "key", noun, *(draw.choice(FILLER) for _ in range(3))])
     impossible = kind == "span2" and draw.random() < 0.4
     if impossible:

@@ -49,6 +49,7 @@ LONGEST = 240  # characters of a text, or where its sentence ends before that
 FEWEST_WORDS, MOST_WORDS = 4, 40  # of a title or a sentence alone
 SELF_POST = 20  # words
 SENTENCES = 2  # drawn of an article
+MOST_ALIKE = 5  # texts that differ in names and figures alone ("X is a village in the district of Y")
 HEADING = re.compile(r"[A-Z][^.!?]{2,50}\.")
 PRIVATE = re.compile(r"\S@\S|\bu/\w|(?<!\w)@\w|\+?\d[\d ().-]{7,}\d")
 MARKDOWN = re.compile(r"[*_~^`#]+|&nbsp;|\\(?=\W)")
@@ -129,6 +130,12 @@ def reason_against(texts: tuple[str, ...], kind: str) -> str | None:
     return None
 
 
+def template_of(text: str) -> str:
+    """The words of a text that are no names and figures; nothing where they are too few to tell."""
+    found = [word for word in text.split() if word.islower()]
+    return " ".join(found) if len(found) > 3 else ""
+
+
 def forbidden(folder: Path | None) -> set[bytes]:
     """The letters of every cell of the files in a folder."""
     if folder is None:
@@ -141,7 +148,7 @@ def forbidden(folder: Path | None) -> set[bytes]:
 def collect(clones: dict[Source, Path], without: set[bytes], seed: int) -> tuple[dict[str, list[str]], Counter[str]]:
     """The lines of each kind that stay, and how many were left out for which reason."""
     draws, found, counts = random.Random(seed), dict[str, list[str]](), Counter[str]()
-    seen: set[bytes] = set()
+    seen, templates = set[bytes](), Counter[str]()
     for source, clone in clones.items():
         for _, text in read(clone, listing(clone, source)[0]):
             if text is None:
@@ -156,6 +163,9 @@ def collect(clones: dict[Source, Path], without: set[bytes], seed: int) -> tuple
                 if reason is None and known in seen:
                     reason = "duplicate"
                 seen.add(known)
+                if reason is None and (template := template_of(texts[-1])):
+                    templates[template] += 1
+                    reason = "template" if templates[template] > MOST_ALIKE else None
                 if reason:
                     counts[reason] += 1
                 else:
@@ -165,7 +175,7 @@ def collect(clones: dict[Source, Path], without: set[bytes], seed: int) -> tuple
 
 
 def main() -> None:
-    """Write ``pairs.tsv.xz`` and what is in it."""
+    """Write ``pairs.txt.xz`` and what is in it."""
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for source in (*WIKIPEDIA, REDDIT):
         words.add_argument(f"--{source.name}", type=Path, help=f"clone of {source.repository}")
@@ -190,12 +200,12 @@ def main() -> None:
     draws.shuffle(kept)
     out: Path = asked["out"]
     out.mkdir(parents=True, exist_ok=True)
-    with lzma.open(out / "pairs.tsv.xz", "wt", encoding="utf-8", preset=9) as file:
+    with lzma.open(out / "pairs.txt.xz", "wt", encoding="utf-8", preset=6) as file:
         file.writelines(line + "\n" for line in kept)
     (out / "counts.json").write_text(json.dumps({"kept": figures, "left out": counts}, indent=1) + "\n")
-    size = (out / "pairs.tsv.xz").stat().st_size / 2**20
+    size = (out / "pairs.txt.xz").stat().st_size / 2**20
     print(json.dumps({"kept": figures, "left out": counts}, indent=1))
-    print(f"{out / 'pairs.tsv.xz'}: {len(kept):,} lines, {size:.1f} MiB")
+    print(f"{out / 'pairs.txt.xz'}: {len(kept):,} lines, {size:.1f} MiB")
 
 
 if __name__ == "__main__":
