@@ -39,6 +39,7 @@ def suite(
         list[int] | None, typer.Option("--depth", help="Also after this many layers (BLiMP, held-out text).")
     ] = None,
     sts: Annotated[Path | None, typer.Option(help="Folder with STS12-en-test to STS16-en-test, STSBenchmark.")] = None,
+    against: Annotated[list[str] | None, typer.Option(help="Other models beside it in the table of STS.")] = None,
     glue: Annotated[Path | None, typer.Option(help="Folder of GLUE's tasks.")] = None,
     tasks: Annotated[list[str] | None, typer.Option("--task", help="Tasks of GLUE; cola, stsb and rte.")] = None,
     seeds: Annotated[int, typer.Option(min=2, help="Seeds of each task.")] = 3,
@@ -75,10 +76,13 @@ def suite(
             line = f"BLiMP by {judge} tokens at depth {depth}: {mean:.2%} (lowest: {low})"
             add(f"blimp_{judge}_{depth}", {"mean": mean, "paradigms": shares}, line)
     if sts:
-        by_set = sts_scores(loaded, read_sts(sts))
-        mean = statistics.fmean(by_set.values())
-        line = ", ".join(f"{name} {100 * value:.1f}" for name, value in by_set.items())
-        add("sts", {"mean": mean, "sets": by_set}, f"STS by cosine: mean {100 * mean:.1f} ({line})")
+        sets = read_sts(sts)
+        for name in (model, *(against or ())):
+            by_set = sts_scores(loaded if name == model else litebert.load(name, device=where), sets)
+            mean = statistics.fmean(by_set.values())
+            line = ", ".join(f"{part} {100 * value:.1f}" for part, value in by_set.items())
+            key = "sts" if name == model else f"sts of {name}"
+            add(key, {"mean": mean, "sets": by_set}, f"STS of {name} by cosine: mean of {len(by_set)} {100 * mean:.1f} ({line})")
     if corpus:
         by_depth = held_out_scores(loaded, corpus, depths or ())
         for depth, figures in by_depth.items():
