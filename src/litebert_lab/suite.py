@@ -82,7 +82,11 @@ def suite(
             mean = statistics.fmean(by_set.values())
             line = ", ".join(f"{part} {100 * value:.1f}" for part, value in by_set.items())
             key = "sts" if name == model else f"sts of {name}"
-            add(key, {"mean": mean, "sets": by_set}, f"STS of {name} by cosine: mean of {len(by_set)} {100 * mean:.1f} ({line})")
+            add(
+                key,
+                {"mean": mean, "sets": by_set},
+                f"STS of {name} by cosine: mean of {len(by_set)} {100 * mean:.1f} ({line})",
+            )
     if corpus:
         by_depth = held_out_scores(loaded, corpus, depths or ())
         for depth, figures in by_depth.items():

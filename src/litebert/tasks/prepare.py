@@ -215,6 +215,6 @@ def start_network(source: Network, heads: HeadsConfig, recipe: FinetuneRecipe, s
     }
     network.load_state_dict(taken, strict=False)
     new = sorted({".".join(name.split(".")[: 2 if name.startswith("heads") else 1]) for name in ours.keys() - taken})
-    if network.pooler is not None and KINDS["span"].head in heads.names:
+    if network.pooler is not None and heads.names in ((), (KINDS["span"].head,)):
         network.pooler.requires_grad_(False)  # nothing reads it
     return network, [f"new weights: {part.removeprefix('heads.')}" for part in new]
