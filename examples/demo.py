@@ -1,5 +1,5 @@
 """What `make demo` shows: the model that comes with litebert at several depths, what models cost, and an encoder
-fine-tuned on support tickets that loses the layers it can spare."""
+fine-tuned on support tickets that loses the layers it can spare, and the model as a page for a browser."""
 
 import csv
 import shutil
@@ -10,6 +10,7 @@ from pathlib import Path
 from textwrap import shorten
 
 import litebert
+from litebert.api import page
 
 EXAMPLES = Path(__file__).parent
 WEIGHTS = EXAMPLES.parent / ".weights"
@@ -32,7 +33,8 @@ def main() -> None:
     print("2. What models cost on this machine, before you run them.\n", flush=True)
     litebert_verb("plan", "albert-base", "albert-large", "bert-base")
     tickets()
-    print("\n4. Try next (in this folder, `.venv/bin/litebert` is the command):")
+    single_page()
+    print("\n5. Try next (in this folder, `.venv/bin/litebert` is the command):")
     for line in (
         "litebert ls                                        the model that comes with it, and the presets",
         'litebert fill litebert-en "She [MASK] home."       your own sentences; litebert order for two of them',
@@ -87,6 +89,20 @@ def new_tickets(columns: str) -> None:
     right = sum(ticket["queue"] == row["label"] for ticket, row in zip(new, routed, strict=True))
     print(f"   {right} of {len(new)} are where their author would have sent them.")
     print("\n   Before and after on one page: demo/found/found.html")
+
+
+def single_page() -> None:
+    """Write litebert-en as one HTML file, where npm can fetch what runs it in a browser."""
+    print(
+        "\n4. litebert-en as one HTML file, with its depth dial: it opens in a browser without a server or a network.\n"
+    )
+    OUT.mkdir(exist_ok=True)
+    try:
+        made = page("litebert-en", out=OUT / "litebert-en.html")
+    except litebert.InputError as error:
+        print(f"   Not written: {error}")
+    else:
+        print(f"   Open {made.file.relative_to(EXAMPLES.parent)} ({made.size / 1e6:.1f} MB).")
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:

@@ -893,7 +893,7 @@ def export(
     int8: Annotated[bool, Param("The same as bits=8, which is the default.")] = False,
     fp32: Annotated[bool, Param("The same as bits=32: nothing is quantised.")] = False,
     per_tensor: Annotated[
-        bool, Param("One scale for all activations of a product, for browsers (default: one for each token).")
+        bool, Param("One scale for all activations of a product (default: one for each token).")
     ] = False,
     depth: Annotated[int | None, Param("Write only the first layers.", low=1)] = None,
     standard: Annotated[

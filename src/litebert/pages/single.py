@@ -34,11 +34,7 @@ def write_page(folders: Sequence[tuple[str, Path]], out: Path, runtime: WebRunti
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(f"two models are called '{twice}'; name them: NAME=MODEL", parameter="models")
-    data = {
-        "worker": "\n".join(asset(name) for name in WORKER),
-        "runtime-script": packed(runtime.script),
-        "runtime-wasm": packed(runtime.wasm),
-    }
+    data = {"worker": "\n".join(asset(name) for name in WORKER), **runtime.packed}
     described = []
     for number, (name, folder) in enumerate(folders):
         graph = web_graph(folder)

@@ -12,9 +12,11 @@ import subprocess
 import tarfile
 import tempfile
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from litebert.errors import InputError
+from litebert.pages.assemble import packed
 
 PACKAGE, VERSION = "onnxruntime-web", "1.30.0"
 SCRIPT, WASM = "ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm"
@@ -34,6 +36,11 @@ class WebRuntime:
 
     script: bytes
     wasm: bytes
+
+    @cached_property
+    def packed(self) -> dict[str, str]:
+        """Both as a page holds them, by the ids of their elements."""
+        return {"runtime-script": packed(self.script), "runtime-wasm": packed(self.wasm)}
 
 
 def web_runtime(folder: Path | None = None) -> WebRuntime:

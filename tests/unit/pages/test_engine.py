@@ -88,7 +88,6 @@ def test_what_cannot_be_answered_says_why(ask, opened):
     assert opened.errors == []
 
 
-@pytest.mark.weights
 @pytest.mark.long
 def test_the_shipped_model_in_integers(browser, runtime, tmp_path):
     """litebert-en: 20 MB at most, opened without a network, the words and probabilities of Python at three depths."""

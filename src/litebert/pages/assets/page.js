@@ -13,6 +13,11 @@ function say(text, mood = "") {
   page.status.className = mood;
 }
 
+// Whether a model can be asked the question of a task; of predictions only those of the same kind compare.
+function able(model, task) {
+  return tasksOf(model).some((one) => one.id === task.id && one.kind === task.kind);
+}
+
 // --- A column: a model at a depth, and its answers
 
 class Column {
@@ -63,6 +68,7 @@ class Column {
   }
 
   async ask(task, values, signal) {
+    if (!able(this.model, task)) return this.clear(`${this.model.name} cannot answer this.`);
     const asked = task.request(values, this.model);
     if (!asked) return this.clear(task.fields.length > 1 ? "Fill in the texts to see an answer." : "Type a text to see an answer.");
     this.node.classList.add("stale");
@@ -110,6 +116,7 @@ class Column {
       const found = await ask(page.client, asked.route, { ...asked.body, model: this.model.name, depth }, signal);
       signal.throwIfAborted();
       this.dial.took(depth, found.timing.total);
+      if (depth === this.dial.depth) this.time.firstChild.textContent = `${milliseconds(this.dial.times.get(depth))} ms`;
       const { text, share } = task.brief(found, values);
       body.querySelector("tbody").prepend(element(depth === this.dial.depth ? "tr.now" : "tr", {},
         element("td.number", {}, depth),
@@ -195,7 +202,7 @@ class Asking {
     if (this.columns.length > 1) this.columns.pop();
     else {
       const [{ model }] = this.columns;
-      const other = page.client.models.find((one) => one.name !== model.name && one.can.some((able) => model.can.includes(able) && able !== "tokenize"));
+      const other = page.client.models.find((one) => one.name !== model.name && able(one, this.task));
       const column = new Column(other ?? model, other ? other.layers : Math.ceil(model.layers / 2), (...change) => this.changed(...change));
       column.node.classList.add("other");
       this.columns.push(column);

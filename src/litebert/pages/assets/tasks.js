@@ -2,7 +2,7 @@
 
 "use strict";
 
-// A task: { id, title, about, fields, examples, request(values, model), full(answer, values), brief(answer, values), texts(values) }.
+// A task: { id, kind (of predictions), title, about, fields, examples, request(values, model), full(answer, values), brief(answer, values), texts(values) }.
 // `fields` are { name, label, hint, rows, list }; `values` are texts by the name of their field, lists where `list` is set.
 function tasksOf(model) {
   const can = (request) => model.can.includes(request);
@@ -22,6 +22,7 @@ function predictTask(model) {
   const fields = predictFields(task);
   return {
     id: "predict",
+    kind: task.kind,
     title: TITLES[task.kind],
     about: `${task.labels.length ? `Knows ${task.labels.length} labels. ` : ""}Reads ${task.max_tokens} tokens at a time.`,
     fields,
