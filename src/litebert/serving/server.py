@@ -31,6 +31,7 @@ KEY_VARIABLE = "LITEBERT_KEY"
 LOG_LINES = 10_000  # that wait for whoever reads the log; more are dropped
 SWITCH = 0.001  # seconds that a thread may keep the interpreter while another waits; the default is 5 times that
 BACKLOG = 2048
+LAST_WORDS = 0.5  # seconds that connections have to ask something after no more are taken
 
 log = logging.getLogger(__name__)
 
@@ -96,6 +97,7 @@ class DrainingServer(uvicorn.Server):
         super().__init__(config)
         self.service, self.grace = service, grace
         self._leaving_since: float | None = None
+        self._door_closed_at: float | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to leave; at a second signal, leave."""
@@ -111,9 +113,19 @@ class DrainingServer(uvicorn.Server):
             gone = time.monotonic() - self._leaving_since
             if gone >= self.grace:
                 self.service.accepting = False
-            if gone >= self.grace and (self.service.in_progress == 0 or gone > self.grace + self._longest()):
-                self.should_exit = True
+                if self.service.in_progress == 0 or gone > self.grace + self._longest():
+                    self._close_door()
         return await super().on_tick(counter)
+
+    def _close_door(self) -> None:
+        """Take no more connections; those that were just taken may still ask, and are told that the server leaves."""
+        now = time.monotonic()
+        if self._door_closed_at is None:
+            self._door_closed_at = now
+            for server in self.servers:
+                server.close()
+        elif now - self._door_closed_at > LAST_WORDS or not self.server_state.connections:
+            self.should_exit = True
 
     def _longest(self) -> float:
         """The longest that an accepted request can take."""

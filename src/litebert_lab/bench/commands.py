@@ -278,3 +278,43 @@ def page(
     if not numbers or not all(word.isdecimal() and int(word) for word in numbers):
         raise InputError(f"depths is '{depths}' but must be numbers separated by commas, such as 12,6,3")
     show_report(page_report(bench_page(model, depths=tuple(map(int, numbers)), starts=starts, rounds=rounds)), as_json)
+
+
+@app.command()
+def serve(
+    model: Annotated[str, typer.Argument(help="A name or the folder of a model.")] = "litebert-en",
+    depths: Annotated[str, typer.Option(help="Depths to measure.")] = "12,6,3",
+    seconds: Annotated[float, typer.Option(help="Seconds of each measurement.")] = 15.0,
+    rounds: Annotated[int, typer.Option(min=1, help="How often each is repeated.")] = 3,
+    overload: Annotated[float, typer.Option(help="Seconds of three times too many requests; 0: none.")] = 60.0,
+    lengths: Annotated[float, typer.Option(help="Seconds of texts of random lengths; 0: none.")] = 60.0,
+    minilm: Annotated[
+        str, typer.Option(help="A sentence-transformers folder to serve beside other servers; empty: none.")
+    ] = "",
+    peers: Annotated[
+        str, typer.Option(help="Other servers: fastapi, litserve, infinity.")
+    ] = "fastapi,litserve,infinity",
+    python_of: Annotated[
+        list[str] | None, typer.Option(help="SERVER=PATH: the interpreter that has a server installed.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Requests a second and how soon, overload, memory over time, SIGTERM; and the same MiniLM behind other servers."""
+    from litebert_lab.bench.inference import parse_pythons
+    from litebert_lab.bench.serve import ServeSettings, bench_serve, serve_report
+    from litebert_lab.bench.serve_peers import PEERS
+
+    numbers = [word.strip() for word in depths.split(",") if word.strip()]
+    if not all(word.isdecimal() and int(word) for word in numbers):
+        raise InputError(f"depths is '{depths}' but must be numbers separated by commas, such as 12,6,3")
+    settings = ServeSettings(
+        depths=tuple(map(int, numbers)),
+        seconds=seconds,
+        rounds=rounds,
+        overload=overload,
+        lengths=lengths,
+        minilm=minilm,
+        peers=tuple(name.strip() for name in peers.split(",") if name.strip()),
+        pythons=parse_pythons(python_of or [], PEERS),
+    )
+    show_report(serve_report(bench_serve(model, settings)), as_json)

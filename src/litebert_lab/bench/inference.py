@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -542,13 +542,13 @@ def gpu_report(result: GpuResult) -> Report:
     return Report(title=title, sections=[Section(items=[Table(rows=[heading, *rows])])], data=asdict(result))
 
 
-def parse_pythons(pairs: Sequence[str]) -> dict[str, str]:
+def parse_pythons(pairs: Sequence[str], engines: Iterable[str] = ENGINES) -> dict[str, str]:
     """ENGINE=PATH of interpreters as a dict."""
     found = {}
     for pair in pairs:
         engine, _, path = pair.partition("=")
-        if engine not in ENGINES:
-            raise InputError(f"--python-of is '{pair}' but there is no engine '{engine}'{nearest(engine, ENGINES)}")
+        if engine not in engines:
+            raise InputError(f"--python-of is '{pair}' but there is no engine '{engine}'{nearest(engine, engines)}")
         if not Path(path).is_file():
             raise InputError(f"--python-of is '{pair}' but '{path}' is not an interpreter; give ENGINE=PATH")
         found[engine] = path
