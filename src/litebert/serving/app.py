@@ -36,7 +36,7 @@ from litebert.serving.work import Job, Workers, WorkQueue, too_late
 from litebert.version import __version__
 
 OPEN = {"/", "/health", "/ready", "/docs", "/openapi.json"}  # routes that need no key: they hold no secrets
-LENIENCE = 8  # times the payload limit that is read and thrown away, so that the client sees why it was refused
+LENIENCE = 16 << 20  # bytes beyond the payload limit that are read and thrown away, so that clients see the refusal
 REQUEST_ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
 SAFE = (b"x-content-type-options", b"nosniff")
 PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
@@ -110,7 +110,7 @@ class Service:
             raise Refusal(415, "bad_content_type", "send JSON with the header 'Content-Type: application/json'")
         most, found, size = self.limits.payload, list[bytes](), 0
         declared = request.headers.get("content-length", "")
-        if declared.isdecimal() and int(declared[:19]) > (most if "expect" in request.headers else LENIENCE * most):
+        if declared.isdecimal() and int(declared[:19]) > most + LENIENCE * ("expect" not in request.headers):
             raise self._too_large()
         try:
             async with asyncio.timeout(self.limits.receive):
@@ -121,7 +121,7 @@ class Service:
                         self.receiving += len(chunk)
                         if self.receiving > self.limits.bodies:
                             raise Refusal(429, "overloaded", "too much is being received; try later", retry_after=1)
-                    elif size > LENIENCE * most:
+                    elif size > most + LENIENCE:
                         break
         except TimeoutError:
             raise Refusal(408, "slow_client", f"the body did not arrive in {self.limits.receive:g} seconds") from None
