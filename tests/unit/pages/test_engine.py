@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 
+import litebert
+from litebert.pages.single import write_page
+
 pytestmark = pytest.mark.browser
 NEAR = 3e-4
 TEXTS = ["the cat sat on a mat .", "dog", "a cat and a dog ran far away !", "The MAT, unknown café", "the [MASK] sat"]
@@ -88,29 +91,53 @@ def test_what_cannot_be_answered_says_why(ask, opened):
     assert opened.errors == []
 
 
-@pytest.mark.long
-def test_the_shipped_model_in_integers(browser, runtime, tmp_path):
-    """litebert-en: 20 MB at most, opened without a network, the words and probabilities of Python at three depths."""
-    import litebert
-    from litebert.pages.single import write_page
+FILLED = ["The cat [MASK] on the mat.", "London is the [MASK] of England.", "Café — [MASK], “naïve” & 3½ €!"]
+# Rounding to integers turns a difference in the last bit into one of 0.01 a few layers later (docs/page.md).
+INTEGERS = {1: NEAR, 3: 0.03, 6: 0.03, 12: 0.03}
 
-    folder = litebert.load("litebert-en").export(tmp_path / "en", standard=False).folder
+
+@pytest.mark.parametrize(
+    ("bits", "near"), [(8, INTEGERS), pytest.param(32, dict.fromkeys(INTEGERS, NEAR), marks=pytest.mark.slow)]
+)
+def test_the_shipped_model(bits, near, browser, runtime, tmp_path):
+    """litebert-en from disk without a network: ids, words and probabilities of Python at four depths; int8: 20 MB."""
+    folder = litebert.load("litebert-en").export(tmp_path / "en", bits=bits, standard=False).folder
     made = write_page([("litebert-en", folder)], tmp_path / "page.html", runtime)
-    assert made.size <= 20_000_000
+    assert bits == 32 or made.size <= 20_000_000
     model = litebert.Runtime(folder, activation_bits=8)
     page = browser.new_context(offline=True).new_page()
     page.goto(made.file.as_uri())
     page.wait_for_selector("#status:not(.busy)")
-    texts = ["The cat [MASK] on the mat.", "London is the [MASK] of England.", "Café — [MASK], “naïve” & 3½ €!"]
-    # Deeper, rounding to integers turns a difference in the last bit into one of 0.01 (docs/page.md).
-    for depth, near in ((1, NEAR), (3, 0.03), (6, 0.03), (12, 0.03)):
-        body = {"inputs": texts, "top": 5, "depth": depth}
+    for depth, distance in near.items():
+        body = {"inputs": FILLED, "top": 5, "depth": depth}
         results = page.evaluate("body => page.client.send('/fill', body)", body)["results"]
-        for ours, theirs in zip(results, model.fill(texts, 50, depth=depth), strict=True):
+        for ours, theirs in zip(results, model.fill(FILLED, 50, depth=depth), strict=True):
             expected = {guess.id: guess.probability for guess in theirs[0]}
             found = {guess["id"]: guess["probability"] for guess in ours["masks"][0]}
             assert next(iter(found)) == theirs[0][0].id
-            assert found == pytest.approx({id: expected[id] for id in found}, abs=near)
-        tokens = page.evaluate("inputs => page.client.send('/tokenize', { inputs })", texts)["results"]
-        assert [one["ids"] for one in tokens] == [model.tokenizer.encode(text).ids for text in texts]
+            assert found == pytest.approx({id: expected[id] for id in found}, abs=distance)
+    tokens = page.evaluate("inputs => page.client.send('/tokenize', { inputs })", FILLED)["results"]
+    assert [one["ids"] for one in tokens] == [model.tokenizer.encode(text).ids for text in FILLED]
     page.context.close()
+
+
+@pytest.mark.slow
+def test_the_last_bit_of_some_weights_changes_probabilities_in_python_as_well(tmp_path):
+    """Why a page cannot be nearer than it is: a deep int8 model is as far from itself with a few last bits changed."""
+    onnx = pytest.importorskip("onnx", reason="litebert[export] is not installed")
+    folder = litebert.load("litebert-en").export(tmp_path / "en", standard=False).folder
+    expected = litebert.Runtime(folder, activation_bits=8).fill(FILLED, 5)
+    file = str(folder / "litebert.onnx")
+    model = onnx.load(file)
+    [norm] = [one for one in model.graph.initializer if one.name == "encoder.embeddings.norm.weight"]
+    weights = onnx.numpy_helper.to_array(norm).copy()
+    weights[::7] = np.nextafter(weights[::7], np.float32(10))
+    norm.CopyFrom(onnx.numpy_helper.from_array(weights, norm.name))
+    onnx.save(model, file)
+    found = litebert.Runtime(folder, activation_bits=8).fill(FILLED, 50)
+    far = [
+        abs({g.id: g.probability for g in one[0]}[guess.id] - guess.probability)
+        for one, other in zip(found, expected, strict=True)
+        for guess in other[0]
+    ]
+    assert NEAR < max(far) < 0.03

@@ -145,13 +145,13 @@ def test_scripts_stay_text(use, opened, tmp_path):
 
 def test_a_table_comes_back_labelled(use, models, tmp_path):
     page = use("classify", "table")
-    texts = ["the cat sat", 'a "dog", far\naway', "", "the mat"]
+    texts = ["the cat sat", 'a "dog", far\naway', "", "the mat", "a cat ran far " * 20]
     with (tmp_path / "in.csv").open("w", newline="") as file:
         writer = csv.writer(file, delimiter=";")
         writer.writerows([["number", "label"], *([number, text] for number, text in enumerate(texts))])
     page.set_input_files("input[type=file]", tmp_path / "in.csv")
     page.get_by_label("Column for text").select_option(label="label")
-    page.get_by_role("button", name="Label 4 rows").click()
+    page.get_by_role("button", name="Label 5 rows").click()
     with page.expect_download() as saved:
         page.get_by_role("link", name="Save in-labelled.csv").click()
     with saved.value.path().open(newline="", encoding="utf-8-sig") as file:

@@ -14,7 +14,7 @@ class Dial {
     this.total = model.layers;
     this.node = element("div.dial", {},
       element("div.top", {}, element("label", { for: this.slider.id }, "Depth"), this.output),
-      element("div.layers", {}, this.layers, this.slider),
+      element("div.layers", { hidden: !model.any_depth }, this.layers, this.slider),
       model.any_depth ? null : element("p.quiet.small", {}, "The layers of this model differ, so it always runs all of them."));
     this.draw();
   }

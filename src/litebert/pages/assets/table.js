@@ -62,10 +62,12 @@ class Labelling {
     this.bar.value = 0;
     this.bar.hidden = true;
     this.say = element("p.quiet.small", { role: "status" });
+    const most = this.labels ? this.model.task.max_tokens : this.model.max_tokens;
     const depth = new Dial(this.model, this.column.dial.depth, () => {});
     this.dial = depth;
     this.setup.replaceChildren(element("div.card.asking", {},
-      element("p", {}, element("b", {}, this.table.name), ` — ${rows.length.toLocaleString("en")} rows, ${heads.length} columns`),
+      element("p", {}, element("b", {}, this.table.name), ` — ${rows.length.toLocaleString("en")} rows, ${heads.length} columns. `,
+        element("span.quiet.small", {}, `Of longer texts the first ${most} tokens are read.`)),
       element("div.grid", {}, choices, this.query ? field("Similarity to", this.query) : null, depth.node),
       element("div.row", {}, this.start, this.stopper), this.bar, this.say));
     this.preview([], rows.slice(0, 5));
@@ -94,11 +96,12 @@ class Labelling {
 
   async portion(rows, signal) {
     const depth = this.model.any_depth ? this.dial.depth : undefined;
-    const shared = { model: this.model.name, depth };
-    if (this.labels) return ask(page.client, "/predict", { ...shared, inputs: rows.map((row) => this.itemOf(row)) }, signal);
-    const found = await ask(page.client, "/v1/embeddings", { ...shared, input: [this.query.value, ...rows.map((row) => this.itemOf(row))] }, signal);
+    const shared = { model: this.model.name, depth, truncate: true };
+    const items = rows.map((row) => this.itemOf(row));
+    if (this.labels) return (await page.client.send("/predict", { ...shared, inputs: items }, signal)).results;
+    const found = await page.client.send("/v1/embeddings", { ...shared, input: [this.query.value, ...items] }, signal);
     const [query, ...rest] = found.data.map((one) => one.embedding);
-    return { ...found, results: rest.map((vector) => cosine(query, vector)) };
+    return rest.map((vector) => cosine(query, vector));
   }
 
   async run() {
@@ -106,7 +109,7 @@ class Labelling {
     const { signal } = this.abort = new AbortController();
     const done = new Array(rows.length);
     const begun = performance.now();
-    let [next, count, cut] = [0, 0, 0];
+    let [next, count] = [0, 0];
     this.busy(true);
     const worker = async () => {
       while (next < rows.length && !signal.aborted) {
@@ -114,9 +117,8 @@ class Labelling {
         next += page.client.portion;
         const some = rows.slice(first, first + page.client.portion);
         const found = await this.portion(some, signal);
-        found.results.forEach((result, place) => { done[first + place] = result; });
+        found.forEach((result, place) => { done[first + place] = result; });
         count += some.length;
-        cut += found.cut ? 1 : 0;
         this.bar.value = count;
         const seconds = (performance.now() - begun) / 1000;
         const left = (rows.length - count) * (seconds / count);
@@ -131,7 +133,7 @@ class Labelling {
     this.busy(false);
     if (failure) this.say.textContent = `Stopped: ${failure.message}`;
     else if (signal.aborted) this.say.textContent = `Stopped after ${count.toLocaleString("en")} rows; those are below.`;
-    else this.say.textContent = `${count.toLocaleString("en")} rows in ${((performance.now() - begun) / 1000).toFixed(1)} s.${cut ? " Some texts were too long; their beginning was read." : ""}`;
+    else this.say.textContent = `${count.toLocaleString("en")} rows in ${((performance.now() - begun) / 1000).toFixed(1)} s.`;
     if (count) this.finish(done);
   }
 
