@@ -275,6 +275,9 @@ def pretrain(
     device: Device = "auto",
     precision: Precision = None,
     compile: Annotated[bool | None, Param("Use torch.compile (default: on a GPU).")] = None,
+    graph_per_layer: Annotated[
+        bool, Param("Compile one layer for all depths instead of all layers for each: starts sooner.")
+    ] = False,
     checkpointing: Annotated[bool, Param("Recompute activations: less memory, a third more time.")] = False,
     sharded: Annotated[bool, Param("FSDP2 instead of DDP, under torchrun.")] = False,
     micro_tokens: Annotated[int, Param("Tokens of one forward pass; 0: by device.", low=0)] = 0,
@@ -312,6 +315,7 @@ def pretrain(
             seed=seed,
             resume=resume,
             compiled=compile,
+            graph_per_layer=graph_per_layer,
             checkpointing=checkpointing,
             sharded=sharded,
             micro_tokens=micro_tokens,

@@ -3,6 +3,7 @@
 T tokens, S sequences, N longest, H width.
 """
 
+from collections.abc import Callable
 from typing import cast
 
 import torch
@@ -26,6 +27,7 @@ class Encoder(nn.Module):
         self.config = config
         self.plan = config.plan
         self.checkpointing = False
+        self.graph_per_layer = False  # when compiled
         self.embeddings = Embeddings(config)
         self.attention = nn.ModuleList(AttentionBlock(config) for _ in range(config.num_attention_blocks))
         self.feed_forward = nn.ModuleList(FeedForwardBlock(config) for _ in range(config.num_feed_forward_blocks))
@@ -87,24 +89,26 @@ class Encoder(nn.Module):
 
     def _states(self, x: Tensor, layout: Layout, relations: Relations | None, depth: int, every: bool) -> list[Tensor]:
         """The states after so many layers: those of every depth, or the last alone."""
-        if self.checkpointing and torch.is_grad_enabled():
-            return self._states_apart(x, layout, relations, depth, every)
+        again = self.checkpointing and torch.is_grad_enabled()
+        if again or self.graph_per_layer:
+            return self._states_apart(x, layout, relations, depth, every, _layer_again if again else _layer)
         states = [x]
         for attention, feed_forward in self.plan[:depth]:
             x = _layer(self.attention[attention], self.feed_forward[feed_forward], x, layout, relations)
             states = [*states, x] if every else [x]
         return states
 
-    # Not one graph when compiled, but one a layer (shared blocks: the same one every time). In a graph of all layers
-    # inductor fuses what the depths do with a shared weight, so that all of them are computed again at once.
+    # Not one graph when compiled, but one a layer, the same one for all: quicker to compile, and needed where
+    # activations are made again. In a graph of all layers inductor fuses what the depths do with a shared weight, so
+    # that all of them are computed again at once.
     @torch.compiler.disable(recursive=False)
     def _states_apart(
-        self, x: Tensor, layout: Layout, relations: Relations | None, depth: int, every: bool
+        self, x: Tensor, layout: Layout, relations: Relations | None, depth: int, every: bool, layer: "_Layer"
     ) -> list[Tensor]:
-        """As ``_states``, each layer's activations made again when its gradient is wanted."""
+        """As ``_states``, with ``layer`` for each layer."""
         states = [x]
         for attention, feed_forward in self.plan[:depth]:
-            x = _layer_again(self.attention[attention], self.feed_forward[feed_forward], x, layout, relations)
+            x = layer(self.attention[attention], self.feed_forward[feed_forward], x, layout, relations)
             states = [*states, x] if every else [x]
         return states
 
@@ -125,6 +129,9 @@ class Encoder(nn.Module):
         if not 0 <= depth <= len(self.plan):
             raise InputError(f"depth {depth} asked for, but this model has depths 0 to {len(self.plan)}")
         return depth
+
+
+_Layer = Callable[[nn.Module, nn.Module, Tensor, Layout, Relations | None], Tensor]
 
 
 def _layer(

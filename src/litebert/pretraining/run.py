@@ -69,6 +69,7 @@ class PretrainSettings:
     device: str = "cpu"
     precision: Precision | None = None
     compiled: bool | None = None
+    graph_per_layer: bool = False
     checkpointing: bool = False
     sharded: bool = False
     micro_tokens: int = 0
@@ -249,6 +250,7 @@ def train_settings(settings: PretrainSettings, ranks: Ranks, precision: Precisio
         precision=precision,
         half_residual=True,
         compiled=device.type == "cuda" if settings.compiled is None else settings.compiled,
+        graph_per_layer=settings.graph_per_layer,
         checkpointing=settings.checkpointing,
         sharded=settings.sharded,
         seed=settings.seed,
@@ -281,6 +283,7 @@ def _write_run(settings: PretrainSettings, encoder: EncoderConfig, train: TrainS
         "hardware": _hardware(ranks),
         "precision": train.precision,
         "compiled": train.compiled,
+        "graph_per_layer": train.graph_per_layer,
         "checkpointing": train.checkpointing,
         "micro_tokens": train.micro_tokens,
     }

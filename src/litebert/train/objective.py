@@ -88,5 +88,8 @@ class Learner(nn.Module):
 def prepare_compiler(stages: int) -> None:
     """Room for a graph of every stage (beyond its limit torch runs uncompiled, and slowly), and no idle warnings."""
     warnings.filterwarnings("ignore", r"\s*Online softmax is disabled", UserWarning)  # of no use to who trains
+    # Else a graph with a function of our own in it is traced again at every start, though its kernels are kept.
+    if hasattr(torch._functorch.config, "autograd_cache_allow_custom_autograd_functions"):
+        torch._functorch.config.autograd_cache_allow_custom_autograd_functions = True
     config = torch._dynamo.config
     config.recompile_limit = max(config.recompile_limit, 2 * stages + 6)

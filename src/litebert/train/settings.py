@@ -215,6 +215,7 @@ class TrainSettings:
     precision: Precision = "fp32"
     half_residual: bool = False  # the residual stream in half precision, too, where the forward pass is
     compiled: bool = False
+    graph_per_layer: bool = False  # compile a layer once for all depths instead of all layers for each
     checkpointing: bool = False
     cuda_graphs: bool = False  # passes recorded once for each shape and replayed: on a GPU, for fixed shapes
     sharded: bool = False  # FSDP2 instead of DDP when there are several ranks

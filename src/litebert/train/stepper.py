@@ -73,6 +73,7 @@ class Stepper:
     def __init__(self, network: Network, stages: Sequence[Stage], settings: TrainSettings, ranks: Ranks) -> None:
         self.network, self.settings, self.ranks = network, settings, ranks
         network.encoder.checkpointing = settings.checkpointing
+        network.encoder.graph_per_layer = settings.compiled and settings.graph_per_layer
         network.encoder.half_residual(settings.half_residual)
         if settings.checkpointing and ranks.device.type == "cpu":
             return_large_blocks()  # or the heap keeps what checkpointing saves
