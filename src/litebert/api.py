@@ -14,7 +14,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from litebert.errors import InputError
-from litebert.parameters import Fields, Param, PathLike, Table, checked, field_words, named_source, parse_duration
+from litebert.parameters import (
+    DEVICE,
+    DURATION,
+    PERIOD,
+    Fields,
+    Param,
+    PathLike,
+    Table,
+    checked,
+    field_words,
+    named_source,
+    parse_duration,
+    parse_period,
+)
 
 if TYPE_CHECKING:
     from litebert.analyse.measure import ModelFigures
@@ -47,11 +60,13 @@ OF_STUDENT = "student."  # in the settings of distill: fields of the student's p
 
 # Parameters that several functions share.
 Out = Annotated[PathLike, Param("The run folder to create; its model is in model/.", short="o")]
-Device = Annotated[str, Param("auto (a GPU if there is one), cpu or cuda.")]
+Device = Annotated[str, Param("auto (a GPU if there is one), cpu or cuda.", form=DEVICE)]
 Seed = Annotated[int, Param("Seed for new weights, the order of examples and dropout.", low=0)]
-Budget = Annotated[str | None, Param("Wall-clock time to train for, such as 20m or 2h.", metavar="TIME")]
+Budget = Annotated[str | None, Param("Wall-clock time to train for, such as 20m or 2h.", metavar="TIME", form=DURATION)]
 Resume = Annotated[bool, Param("Resume the run in the folder.")]
-SaveEvery = Annotated[str, Param("How often to save the training state: a time such as 5m, or a number of steps.")]
+SaveEvery = Annotated[
+    str, Param("How often to save the training state: a time such as 5m, or a number of steps.", form=PERIOD)
+]
 Precision = Annotated[
     Literal["bf16", "fp16", "fp32"] | None, Param("Arithmetic: bf16, fp16 or fp32 (default: by device).")
 ]
@@ -183,7 +198,7 @@ def finetune(
     check_folder(folder, resume)
     named = {"epochs": epochs, "optimiser.rate": learning_rate, "batch": batch_size, "length": max_length}
     words = [*field_words(settings), *(f"{name}={value}" for name, value in named.items() if value is not None)]
-    save_seconds, save_steps = _save_period(save_every)
+    save_seconds, save_steps = parse_period(save_every)
     asked = FinetuneSettings(
         model=str(model),
         out=folder,
@@ -241,11 +256,6 @@ def _usual_recipe(model: PathLike, task: str, device: str) -> Any:
     if device != "cuda" or SHARED.get(task, task) not in preset_names("finetune/paper"):
         return "budget"
     return "paper" if model_config(model).encoder.width >= PAPER_WIDTH else "budget"
-
-
-def _save_period(save_every: str) -> tuple[float, int | None]:
-    """Seconds, or steps, between two saves of the training state."""
-    return (0.0, int(save_every)) if save_every.isdigit() else (parse_duration(save_every), None)
 
 
 @checked
@@ -388,7 +398,7 @@ def distill(
     for note in pupil.notes:
         log.info("note: %s", note)
     rest = [word for word in words if not word.startswith(OF_STUDENT)]
-    save_seconds, save_steps = _save_period(save_every)
+    save_seconds, save_steps = parse_period(save_every)
     asked = FinetuneSettings(
         model=str(student or teacher),
         out=Path(out),
@@ -822,17 +832,13 @@ def fertility(
 
 def open_tokenizer(source: PathLike) -> "Tokenizer":
     """The tokenizer of a folder or of a shipped model, with the input layout of the model in the folder, if any."""
-    import json
-
+    from litebert.data.files import read_object
     from litebert.text.tokenizer_files import read_tokenizer
 
     folder, family = Path(source), None
     config = folder / "config.json"
     if config.is_file():
-        try:
-            family = json.loads(config.read_text(encoding="utf-8")).get("model_type")
-        except (ValueError, AttributeError):
-            raise InputError(f"{config} is not a valid model configuration") from None
+        family = read_object(config, "copy the model again").get("model_type")
     return read_tokenizer(folder, family)
 
 
@@ -1328,7 +1334,9 @@ def plan(
     optimiser: Annotated[Literal["adamw", "lamb", "muon", "sgd"], Param("adamw, lamb, muon or sgd.")] = "adamw",
     checkpointing: Annotated[bool, Param("Recompute activations instead of keeping them.")] = False,
     compile: Annotated[bool, Param("With torch.compile.")] = False,
-    budget: Annotated[str | None, Param("Time you have, such as 2h: how far does it get?", metavar="TIME")] = None,
+    budget: Annotated[
+        str | None, Param("Time you have, such as 2h: how far does it get?", metavar="TIME", form=DURATION)
+    ] = None,
     corpus_tokens: Annotated[float | None, Param("Tokens in your corpus: how many epochs?", low=1)] = None,
     measure: Annotated[bool, Param("Time real pretraining steps on this machine.")] = False,
     steps: Annotated[int, Param("Number of steps to time with measure.", low=1, high=100_000)] = 3,

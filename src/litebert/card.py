@@ -3,7 +3,6 @@
 The long card, with results on tasks beside published ones, energy and a look at biases, is `litebert-lab card`.
 """
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 from litebert.checkpoints.folder import model_config, model_folder
 from litebert.checkpoints.huggingface import is_native
-from litebert.errors import InputError
+from litebert.data.files import read_object
 from litebert.planning.count import count_parameters
 from litebert.report import Item, Report, Section, Table, note
 from litebert.runs import RunInfo, read_run
@@ -51,12 +50,9 @@ def short_card(folder: Path, name: str = "") -> Report:
 
 def _task(folder: Path) -> list[Item]:
     """What the model was fine-tuned for."""
-    try:
-        task = json.loads((folder / "task.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not (folder / "task.json").is_file():
         return []
-    except ValueError as error:
-        raise InputError(f"{folder / 'task.json'} is not JSON ({error}); write the model again") from None
+    task = read_object(folder / "task.json", "write the model again")
     labels = [str(label) for label in task.get("labels") or ()]
     named = f"; labels: {', '.join(labels[:20])}{' ...' if len(labels) > 20 else ''}" if labels else ""
     return [note(f"Fine-tuned for {task.get('task') or task.get('name', 'a task')} ({task.get('kind', '')}){named}.")]

@@ -4,6 +4,7 @@ Options come from the functions' signatures (``commands/from_signature.py``). No
 runs.
 """
 
+import errno
 import os
 import sys
 from typing import Annotated, Any, NoReturn
@@ -17,6 +18,7 @@ from litebert.commands.from_signature import add_command, as_option
 from litebert.commands.texts import fill, order, predict
 from litebert.commands.tokenizer import show_fertility, try_tokenizer
 from litebert.errors import InputError
+from litebert.terminal import log_to_terminal, visible
 
 TEXT, TASKS, SMALLER, MODELS = (
     "From text to a model",
@@ -132,8 +134,6 @@ def main() -> None:
 
 def run(commands: typer.Typer) -> None:
     """Run a command line with the messages and exit codes of litebert."""
-    from litebert.terminal import log_to_terminal
-
     log_to_terminal()
     try:
         commands()
@@ -142,11 +142,34 @@ def run(commands: typer.Typer) -> None:
     except BrokenPipeError:
         sys.exit(141)
     except OSError as error:
-        fail(f"{error.filename or 'the system'}: {error.strerror or error}")
+        fail(_in_words(error))
+    except MemoryError:
+        fail("there is not enough memory for this; choose a smaller model, batch or length")
     except Exception as error:
         if os.environ.get("LITEBERT_DEBUG"):
             raise
         _report_defect(error)
+
+
+ADVICE = {
+    errno.ENOSPC: "free some space, or name a folder on another disk",
+    errno.EDQUOT: "free some space, or name a folder on another disk",
+    errno.EFBIG: "free some space, or name a folder on another disk",
+    errno.EACCES: "choose a place that you may use",
+    errno.EPERM: "choose a place that you may use",
+    errno.EROFS: "choose a place that can be written to",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ENOENT: "check the name",
+    errno.ENOTDIR: "check the name",
+    errno.ELOOP: "it is a link to itself; name another",
+}
+
+
+def _in_words(error: OSError) -> str:
+    """An error of the system as a sentence with the file and what to do."""
+    place = "the system" if error.filename is None else f"'{os.fsdecode(error.filename)}'"
+    advice = ADVICE.get(error.errno or 0, "")
+    return f"{place}: {error.strerror or error}{f'; {advice}' if advice else ''}"
 
 
 def _report_defect(error: Exception) -> NoReturn:
@@ -169,5 +192,5 @@ def _report_defect(error: Exception) -> NoReturn:
 
 def fail(sentence: str) -> NoReturn:
     """Print what is wrong and exit with code 2."""
-    print(f"litebert: {sentence}", file=sys.stderr)
+    print(f"litebert: {visible(sentence)}", file=sys.stderr)
     sys.exit(2)

@@ -8,6 +8,7 @@ variable ``RENAMED``, from the old name to the new, and is still built from the 
 import contextlib
 import dataclasses
 import logging
+import math
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +19,7 @@ from typing import Any, TypeVar
 import yaml
 
 from litebert.errors import InputError, nearest
+from litebert.parameters import LARGEST, shown
 
 log = logging.getLogger(__name__)
 
@@ -58,8 +60,17 @@ def parse_overrides(words: Sequence[str]) -> dict[str, Any]:
         name, separator, value = word.partition("=")
         if not separator or not name:
             raise InputError(f"'{word}' is not of the form field=value, such as embedding_width=64")
-        fields[name.strip()] = yaml.safe_load(value)
+        fields[name.strip()] = _parse_value(name.strip(), value)
     return fields
+
+
+def _parse_value(name: str, text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError):
+        raise InputError(
+            f"{name} is {shown(text)}, which cannot be read; write a number, a word or a list such as [0.9, 0.98]"
+        ) from None
 
 
 def current_name(cls: type[Any], name: str, value: Any = None) -> str:
@@ -117,7 +128,10 @@ def build(cls: type[Config], fields: Mapping[str, Any], *, prefix: str = "") -> 
             values[name] = _inside(usual, value, prefix + name)
         else:
             values[name] = _convert(prefix + name, value, hints[name])
-    return cls(**values)
+    try:
+        return cls(**values)
+    except InputError as error:  # a field names itself; here is where it is
+        raise InputError(f"{prefix}{error}" if str(error).split(" ")[0] in known else str(error)) from None
 
 
 def _nests(hint: Any) -> bool:
@@ -181,11 +195,16 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
         return tuple(_convert(name, item, kind) for item, kind in zip(value, inner, strict=True))
     if hint is float and isinstance(value, int | float | str) and not isinstance(value, bool):
         try:
-            return float(value)  # YAML reads 1e-12 as a string
-        except ValueError:
-            raise InputError(f"{name} is '{value}' but must be a number") from None
+            number = float(value)  # YAML reads 1e-12 as a string
+        except (ValueError, OverflowError):
+            number = math.nan
+        if not math.isfinite(number):
+            raise InputError(f"{name} is '{value}' but must be a number")
+        return number
     if hint is bool and isinstance(value, bool):
         return value
+    if hint is int and isinstance(value, int) and not isinstance(value, bool) and abs(value) > LARGEST:
+        raise InputError(f"{name} is {value:.3g} but must be a whole number that a computer can hold")
     if isinstance(hint, type) and isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
         return value
     raise InputError(f"{name} is '{value}' but must be of type {getattr(hint, '__name__', hint)}")

@@ -6,12 +6,12 @@ of several pieces is looked for with as many masks: its rank is the worst place 
 for its own mask. Light to import: torch is imported where a network is asked.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from litebert.data.files import parse_json, read_text
 from litebert.errors import InputError
 from litebert.text.tokenizer import Encoded, Tokenizer
 
@@ -130,16 +130,15 @@ class Share:
 
 def read_clozes(path: Path) -> list[Cloze]:
     """Texts from JSON lines: ``{"text": "She [MASK] home.", "accept": ["went"], "kind": "grammar"}``."""
-    try:
-        lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except FileNotFoundError:
-        raise InputError(f"there is no file '{path}'; name one of JSON lines with text and accept") from None
+    if not path.is_file():
+        raise InputError(f"there is no file '{path}'; name one of JSON lines with text and accept")
+    lines = [line for line in read_text(path).splitlines() if line.strip()]
     clozes = []
     for number, line in enumerate(lines, 1):
+        row = parse_json(line, f"{path}, line {number}")
         try:
-            row = json.loads(line)
             clozes.append(Cloze(text=row["text"], accept=tuple(row["accept"]), kind=row.get("kind", "")))
-        except (ValueError, KeyError, TypeError):
+        except (KeyError, TypeError, AttributeError):
             raise InputError(f'line {number} of {path} is not of the form {{"text": ..., "accept": [...]}}') from None
         if not clozes[-1].accept:
             raise InputError(f"line {number} of {path} accepts no answer; name one or more in accept")

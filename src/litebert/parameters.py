@@ -29,6 +29,7 @@ Table = str | os.PathLike[str] | Mapping[str, Any] | Iterable[Any]
 Fields = Mapping[str, Any] | Iterable[str]
 LARGEST = 2**63 - 1
 UNNAMED = {"model", "exported", "onnx", ""}  # folders whose parent has the better name
+LONGEST = 100 * 365.25 * 86400  # seconds of a duration
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*([smhdw])")
 _NAMED = (("year", 365.25 * 86400), ("day", 86400.0), ("hour", 3600.0), ("minute", 60.0))
@@ -44,6 +45,7 @@ class Param:
     help: str
     low: float | None = None
     high: float | None = None
+    form: "Form | None" = None  # what a text must be that is read as something else, such as a duration
     option: str = ""  # the name on the command line, where it is not the parameter's own
     short: str = ""  # a letter, such as -o
     metavar: str = ""
@@ -56,14 +58,34 @@ class Param:
             if not allows(hint, type(None)):
                 raise InputError(f"{name} is missing; {_lower(self.help)}", parameter=name)
             return
+        self._check_texts(name, value, hint)
         choices = choices_of(hint)
         if choices and value not in choices:
-            raise InputError(f"{name} is {_shown(value)} but must be one of {', '.join(choices)}", parameter=name)
+            raise InputError(f"{name} is {shown(value)} but must be one of {', '.join(choices)}", parameter=name)
         wants_number = allows(hint, int) or allows(hint, float)
         if wants_number and not (isinstance(value, str) and allows(hint, str)):
             self._check_number(name, value, hint)
         if hint in (PathLike, PathLike | None) and not isinstance(value, str | os.PathLike):
-            raise InputError(f"{name} is {_shown(value)} but must be a name or a path", parameter=name)
+            raise InputError(f"{name} is {shown(value)} but must be a name or a path", parameter=name)
+        if self.form is not None and isinstance(value, str):
+            self.form.check(name, value)
+
+    def _check_texts(self, name: str, value: Any, hint: Any) -> None:
+        """Refuse texts that nothing can be made of: half characters and zeros, and names of files that are blank."""
+        names_files = hint in (PathLike, PathLike | None, Table, Table | None)
+        for one in value if isinstance(value, list | tuple) else (value,):
+            if not isinstance(one, str):
+                continue
+            if self.positional and isinstance(value, list | tuple) and not one.strip():
+                raise InputError(f"{name} is {shown(one)} in one place; leave it out", parameter=name)
+            if names_files and not one.strip():
+                raise InputError(f"{name} is {shown(one)} but must be a name or a path", parameter=name)
+            if not one.isascii() and any("\ud800" <= sign <= "\udfff" for sign in one):
+                raise InputError(
+                    f"{name} is {shown(one)}, which is not valid Unicode; write it in UTF-8", parameter=name
+                )
+            if "\0" in one and (names_files or not isinstance(value, list | tuple)):
+                raise InputError(f"{name} is {shown(one)}, which holds a zero byte; leave it out", parameter=name)
 
     def _check_number(self, name: str, value: Any, hint: Any) -> None:
         if isinstance(value, bool) and allows(hint, bool):
@@ -73,9 +95,9 @@ class Param:
         try:
             number = value.__index__() if whole and not isinstance(value, bool) else float(value)
         except (TypeError, ValueError, AttributeError, OverflowError):
-            raise InputError(f"{name} is {_shown(value)} but must be {kind}", parameter=name) from None
+            raise InputError(f"{name} is {shown(value)} but must be {kind}", parameter=name) from None
         if isinstance(value, str | bool) or not math.isfinite(float(number)) or abs(number) > LARGEST:
-            raise InputError(f"{name} is {_shown(value)} but must be {kind}{self.range()}", parameter=name)
+            raise InputError(f"{name} is {shown(value)} but must be {kind}{self.range()}", parameter=name)
         if (self.low is not None and number < self.low) or (self.high is not None and number > self.high):
             raise InputError(f"{name} is {number:g} but must be {kind}{self.range()}", parameter=name)
 
@@ -170,9 +192,10 @@ def named_source(words: str) -> tuple[str, str]:
     return place.name or words, words
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value as messages have it: quoted, and cut where it is long."""
     text = f"'{value}'" if isinstance(value, str) else repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return text if len(text) <= 60 else f"{text[:56]}...{text[-1]}"
 
 
 def _lower(sentence: str) -> str:
@@ -181,11 +204,53 @@ def _lower(sentence: str) -> str:
 
 def parse_duration(text: str) -> float:
     """``"20m"`` as 1200.0 seconds; parts add up (``1h30m``)."""
-    word = text.strip().lower()
+    word = text.strip().lower() if len(text) < 100 else "too long"
     seconds = sum(float(number) * SECONDS[unit] for number, unit in _PART.findall(word))
-    if _PART.sub("", word).strip() or seconds <= 0:
-        raise InputError(f"'{text}' is not a duration; write it as 90s, 20m, 2h, 1h30m or 3d")
+    if _PART.sub("", word).strip() or not 0 < seconds <= LONGEST:
+        raise InputError(f"{shown(text)} is not a duration; write it as 90s, 20m, 2h, 1h30m or 3d")
     return seconds
+
+
+def parse_period(text: str) -> tuple[float, int | None]:
+    """How often to save: seconds and None for a time (``5m``), or 0 and a number of steps (``100``)."""
+    if text.isascii() and text.isdecimal() and len(text) < 19:
+        if int(text) < 1:
+            raise InputError(f"'{text}' is not a number of steps; it must be 1 or more")
+        return 0.0, int(text)
+    return parse_duration(text), None
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a text must be, in words that follow "must be", and what reads it (an error: it is something else)."""
+
+    words: str
+    read: Callable[[str], object]
+
+    def check(self, name: str, value: str) -> None:
+        """Raise an InputError that names the parameter unless the text can be read."""
+        try:
+            self.read(value)
+        except InputError:
+            raise InputError(f"{name} is {shown(value)} but must be {self.words}", parameter=name) from None
+
+
+def _read_device(text: str) -> str:
+    if text not in ("auto", "cpu", "cuda"):
+        raise InputError(f"'{text}' is no device")
+    return text
+
+
+def _read_picture(text: str) -> str:
+    if not text.lower().endswith((".png", ".svg", ".pdf")):
+        raise InputError(f"'{text}' is no picture")
+    return text
+
+
+DURATION = Form("a duration such as 90s, 20m, 2h, 1h30m or 3d", parse_duration)
+PERIOD = Form("a time such as 5m, or a number of steps", parse_period)
+PICTURE = Form("a file whose name ends in .png, .svg or .pdf", _read_picture)
+DEVICE = Form("auto, cpu or cuda", _read_device)
 
 
 def format_duration(seconds: float) -> str:

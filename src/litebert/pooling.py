@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from litebert.data.files import parse_json
 from litebert.errors import InputError, nearest
 
 if TYPE_CHECKING:
@@ -112,8 +113,8 @@ def pooling_named(name: str, has_pooler: bool) -> Pooling:
 
 def _read(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_text(encoding="utf-8"), str(path))
     except FileNotFoundError:
         return None
-    except ValueError as error:
-        raise InputError(f"{path} is not valid JSON ({error}); copy the model again") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 ({error}); copy the model again") from None

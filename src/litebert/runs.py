@@ -45,6 +45,8 @@ Status = Literal["running", "finished", "stopped", "diverged"]
 
 def write_atomically(path: Path, text: str) -> None:
     """Write a small text file so that a reader sees the old one or the new one, never a part."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name a file to write")
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -143,7 +145,7 @@ def read_run(folder: Path) -> RunInfo | None:
     """The note in a folder, or None where there is none that is ours."""
     try:
         note = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     if not (isinstance(note, dict) and isinstance(note.get("verb"), str) and "litebert" in note):
         return None  # other tools leave files of this name, too
@@ -182,7 +184,7 @@ def parent_of(role: str, folder: Path) -> Parent:
         if info is not None:
             return Parent(role=role, folder=str(place), fingerprint=info.fingerprint)
     fingerprint = ""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
+    with contextlib.suppress(OSError, ValueError, AttributeError, RecursionError):
         fingerprint = str(json.loads((folder / STORE_FILE).read_text(encoding="utf-8")).get("fingerprint", ""))
     return Parent(role=role, folder=str(folder), fingerprint=fingerprint)
 
@@ -215,12 +217,13 @@ class RunLock:
     def __init__(self, run: Path) -> None:
         self.path = run / LOCK_FILE
         self._lock: FileLock | None = None
-        self._made = False
+        self._made = self._empty = False
 
     def __enter__(self) -> "RunLock":
         from filelock import FileLock, Timeout  # takes a tenth of a second to import
 
-        self._made = not self.path.parent.exists()
+        folder = self.path.parent
+        self._made, self._empty = not folder.exists(), not (folder.is_dir() and any(folder.iterdir()))
         self.path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.path, thread_local=False, fallback_to_soft=False, on_acquired=_write_holder)
         try:
@@ -249,9 +252,15 @@ class RunLock:
 
     def _remove_if_unused(self) -> None:
         # Never from a folder with a run: a process that has the file open could lock a file that nobody else sees.
-        if self._made and [*self.path.parent.iterdir()] == [self.path]:
-            self.path.unlink()
-            self.path.parent.rmdir()
+        folder = self.path.parent
+        inside = list(folder.iterdir())
+        kept = [path for path in inside if path.name not in (LOCK_FILE, RUN_FILE)]
+        if not self._empty or any(path.is_file() or any(path.iterdir()) for path in kept):
+            return
+        for path in inside:
+            path.rmdir() if path.is_dir() else path.unlink()
+        if self._made:
+            folder.rmdir()
 
 
 def _write_holder(handle: int) -> None:

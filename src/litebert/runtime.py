@@ -5,7 +5,6 @@ run of its own, without padding, on one thread, and as many run at a time as the
 short gets all cores. No answer can depend on what else is asked, and the bits are the same either way.
 """
 
-import json
 import os
 import platform
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from litebert.config import build
+from litebert.data.files import read_object
 from litebert.errors import InputError
 from litebert.pooling import Pooling, SentenceSettings, read_sentence_settings
 from litebert.tasks.encoding import Inputs
@@ -310,9 +310,9 @@ def read_description(folder: Path) -> dict[str, Any]:
     """What ``litebert.json`` says of an exported folder."""
     path = folder / DESCRIPTION
     try:
-        about = json.loads(path.read_text(encoding="utf-8"))
+        about = read_object(path, "export the model again")
         needed = {"family", "num_layers", "width", "max_positions", "segments", "any_depth", "heads", "bits"}
-        if not isinstance(about, dict) or not needed <= about.keys():
+        if not needed <= about.keys():
             raise ValueError("fields are missing")
     except FileNotFoundError:
         raise InputError(
@@ -333,6 +333,6 @@ def read_task(folder: Path) -> TaskSpec | None:
     if not path.is_file():
         return None
     try:
-        return build(TaskSpec, json.loads(path.read_text(encoding="utf-8")))
+        return build(TaskSpec, read_object(path, "export the model again"))
     except ValueError as error:
         raise InputError(f"{path} cannot be used ({error}); export the model again") from None

@@ -5,6 +5,7 @@ messages without decoration. A live progress line uses the same console, so that
 """
 
 import logging
+import re
 import shutil
 import sys
 import time
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 EVERY = 0.2  # seconds
 PATIENCE = 2.0  # seconds before a bar is shown
+# Control characters, those that turn the direction of writing, and halves of characters.
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 WIDEST = 120  # columns that a table or a paragraph takes, however wide the window is
 
 
@@ -35,7 +38,7 @@ class TerminalHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one message, above a live line where there is one."""
-        text = self.format(record)
+        text = visible(self.format(record), keep="\n\t")
         if record.levelno > logging.INFO:
             text = f"{record.levelname.lower()}: {text}"
         if sys.stderr.isatty():
@@ -44,6 +47,11 @@ class TerminalHandler(logging.Handler):
             console().print(Text(text))
         else:
             print(text, file=sys.stderr, flush=True)
+
+
+def visible(text: str, keep: str = "") -> str:
+    """A message in one piece: what steers a terminal, which data and names may hold, as a programmer would write it."""
+    return CONTROL.sub(lambda found: found[0] if found[0] in keep else ascii(found[0])[1:-1], text)
 
 
 def log_to_terminal(level: int = logging.INFO, package: str = "litebert") -> None:

@@ -33,6 +33,7 @@ from litebert.checkpoints.huggingface import (
 )
 from litebert.checkpoints.tensors import read_tensors, tensor_names, write_tensors
 from litebert.config import build, parse_overrides, preset_names
+from litebert.data.files import read_object
 from litebert.errors import InputError, nearest
 from litebert.families import FAMILIES
 from litebert.nn.config import EncoderConfig, preset_config
@@ -215,13 +216,7 @@ def _read_json(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG
     if not path.is_file():
         raise InputError(f"{folder} is not a model folder: it has no {CONFIG}{_other_kind(folder)}")
-    try:
-        loaded = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{path} is not valid JSON ({error}); copy the checkpoint again") from None
-    if not isinstance(loaded, dict):
-        raise InputError(f"{path} is not a model's config: it holds a {type(loaded).__name__}")
-    return loaded
+    return read_object(path, "copy the checkpoint again")
 
 
 def _other_kind(folder: Path) -> str:

@@ -1,6 +1,5 @@
 """Tensors on disk: one safetensors file, shards with an index, or an old pickle, read without running its code."""
 
-import json
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from litebert.data.files import read_object
 from litebert.errors import InputError
 
 SAFETENSORS = "model.safetensors"
@@ -61,7 +61,7 @@ def write_tensors(folder: Path, tensors: Mapping[str, Tensor]) -> None:
 def _shard_index(index: Path) -> dict[str, str]:
     """The shard of each tensor, by the tensor's name."""
     try:
-        names = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        names = read_object(index, "copy the checkpoint again")["weight_map"]
         return {str(name): str(shard) for name, shard in names.items()}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise InputError(f"{index} is not an index of weight files; copy the checkpoint again") from None

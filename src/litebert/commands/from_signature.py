@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperCommand
 
 from litebert.errors import InputError
-from litebert.parameters import Param, allows, choices_of, declarations
+from litebert.parameters import Param, allows, choices_of, declarations, shown
 
 log = logging.getLogger(__name__)
 
@@ -37,20 +37,21 @@ def add_command(
 
     For one release, ``renamed`` maps old options to new ones, and ``moved`` old options to what to do instead.
     """
-    own, shown = declarations(function), declarations(show)
+    own, printed = declarations(function), declarations(show)
     extra = [n for n, p in inspect.signature(show).parameters.items() if p.kind is p.KEYWORD_ONLY]
     parameters = [
         *_options(function, own),
-        *(one for one in _options(show, shown) if one.name in extra),
+        *(one for one in _options(show, printed) if one.name in extra),
     ]
     takes_settings = SETTINGS in own
 
     def run(**values: Any) -> None:
-        printing = {key: _value(key, values.pop(key), *shown[key]) for key in extra}
+        printing = {key: _value(key, values.pop(key), *printed[key]) for key in extra}
         for key, value in printing.items():  # before any work is done
-            if shown[key][0].metavar == "FILE" and value and not Path(value).absolute().parent.is_dir():
-                folder = Path(value).absolute().parent
-                raise InputError(f"{key} is '{value}' but there is no folder '{folder}'; make it first", parameter=key)
+            param, hint = printed[key]
+            param.check(key, value, hint)
+            if param.metavar == "FILE" and value is not None:
+                _check_output(key, value)
         if takes_settings:
             _place_words(values, own)
         arguments = {key: _value(key, value, *own[key]) for key, value in values.items()}
@@ -112,6 +113,16 @@ class SignatureCommand(TyperCommand):
                 value = rest.pop(0)
             words.append(f"{flag.removeprefix('--').replace('-', '_')}={value}")
         return words
+
+
+def _check_output(name: str, value: str) -> None:
+    """Refuse a file that cannot be written."""
+    path = Path(value)
+    folder = path.absolute().parent
+    if not value.strip() or path.is_dir():
+        raise InputError(f"{name} is '{value}' but must be the name of a file", parameter=name)
+    if not folder.is_dir():
+        raise InputError(f"{name} is '{value}' but there is no folder '{folder}'; make it first", parameter=name)
 
 
 def _options(function: Callable[..., Any], declared: Mapping[str, tuple[Param, Any]]) -> list[inspect.Parameter]:
@@ -198,12 +209,13 @@ def _value(name: str, value: Any, param: Param, hint: Any) -> Any:
     for kind in (int, float):
         if allows(hint, kind):
             try:
-                return kind(value)
+                if value.isascii() and "_" not in value:  # Python reads 1_000 and digits of all scripts
+                    return kind(value)
             except ValueError:
                 continue
     if allows(hint, int) or allows(hint, float):
         kind_of_number = "a number" if allows(hint, float) else "a whole number"
-        raise InputError(f"{name} is '{value}' but must be {kind_of_number}{param.range()}", parameter=name)
+        raise InputError(f"{name} is {shown(value)} but must be {kind_of_number}{param.range()}", parameter=name)
     return value
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from litebert.parameters import Param
+from litebert.parameters import PICTURE, Param
 
 if TYPE_CHECKING:
     from litebert.analyse.measure import ModelFigures
@@ -188,7 +188,9 @@ def show_layers(
     *,
     as_json: AsJson = False,
     html: Annotated[str | None, Param("Write a page with plots to this file.", metavar="FILE")] = None,
-    png: Annotated[str | None, Param("Write the plots to this file.", metavar="FILE")] = None,
+    png: Annotated[
+        str | None, Param("Write the plots to this file (.png, .svg or .pdf).", metavar="FILE", form=PICTURE)
+    ] = None,
 ) -> None:
     """A table per model, and plots where a file is named."""
     from litebert.analyse.measure import short_names

@@ -12,7 +12,7 @@ import typer
 
 from litebert.commands.show import AsJson, show_json
 from litebert.errors import InputError
-from litebert.parameters import Param, PathLike, checked
+from litebert.parameters import DEVICE, Param, PathLike, checked, shown
 from litebert.terminal import prompt_for_texts
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Source = Annotated[PathLike, Param("A shipped name, or the folder of a pretrained model.", positional=True)]
 Depth = Annotated[int | None, Param("Use only this many layers.", low=0)]
-OnDevice = Annotated[str, Param("auto (a GPU if there is one), cpu or cuda.")]
+OnDevice = Annotated[str, Param("auto (a GPU if there is one), cpu or cuda.", form=DEVICE)]
 
 FORMATS = ("jsonl", "csv", "tsv")
 MOST_AT_ONCE = 1024  # rows predicted together; fewer at first, so that the first answers come immediately
@@ -54,7 +54,12 @@ def fill(
         _score(load(model, device=device), str(model), Path(cloze), top, depth, as_json)
         return
     lines = list(texts or _lines(file))
-    found = list(zip(lines, load(model, device=device).fill(lines, top, depth=depth), strict=True))
+    loaded = load(model, device=device)
+    mask = loaded.tokenizer.mask_token if loaded.tokenizer else None
+    without = next((line for line in lines if mask and mask not in line), None)
+    if without is not None:
+        raise InputError(f"there is no {mask} in {shown(without)}; put one where a word is missing")
+    found = list(zip(lines, loaded.fill(lines, top, depth=depth), strict=True))
     if as_json:
         show_json([{"text": text, "masks": [[vars(g) for g in guesses] for guesses in masks]} for text, masks in found])
         return

@@ -75,14 +75,18 @@ def build_store(
     copy = folder / TOKENIZER_FOLDER
     setup = WorkerSetup(copy, tokenizer.family, settings.normalisation, word_features(tokenizer))
     with _locked(folder):
+        begun_here = not any(folder.iterdir())
         try:
             manifest = _begin(folder, origin, tokenizer)
             if not manifest.complete:
                 with closing(_Build(folder, manifest, sources, settings, setup)) as build:
                     build.run(workers or available_cores(), report)
-        except OSError as error:
-            if error.errno in DISK_FULL:
-                raise InputError(_disk_full(folder, error)) from None
+        except BaseException as error:
+            full = _disk_full(folder, error) if isinstance(error, OSError) and error.errno in DISK_FULL else ""
+            if begun_here:
+                _forget(folder)
+            if full:
+                raise InputError(full) from None
             raise
     return Store.open(folder)
 
@@ -95,6 +99,13 @@ def _disk_full(folder: Path, error: OSError) -> str:
         f"no room left to write {folder} ({os.strerror(error.errno or errno.ENOSPC)}); {len(shards)} shards with "
         f"{tokens:,} tokens are complete; free some space and run the same command again to resume"
     )
+
+
+def _forget(folder: Path) -> None:
+    """Remove a build that failed before its first shard: there is nothing to resume."""
+    if (folder / STORE_FILE).is_file() and not Manifest.read(folder).shards:
+        shutil.rmtree(folder / TOKENIZER_FOLDER, ignore_errors=True)
+        (folder / STORE_FILE).unlink()
 
 
 class _Build:
@@ -268,6 +279,7 @@ def _locked(folder: Path) -> Iterator[None]:
     """Create the folder where it is missing and lock it for this build."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; the output of a build is a folder")
+    made = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -275,6 +287,8 @@ def _locked(folder: Path) -> Iterator[None]:
             raise InputError(f"another build is writing {folder}; wait for it or stop it")
         yield
     finally:
+        if made and not any(folder.iterdir()):
+            folder.rmdir()
         os.close(handle)
 
 

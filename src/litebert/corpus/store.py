@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from litebert.data.files import read_object
 from litebert.errors import InputError
 from litebert.runs import write_atomically
 
@@ -91,7 +92,7 @@ class Manifest:
         if not path.is_file():
             raise InputError(f"{folder} is not a token store (it has no {STORE_FILE}); litebert corpus build makes one")
         try:
-            fields: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            fields = read_object(path, "build the store again")
             if fields.get("format") != FORMAT:
                 raise InputError(
                     f"{path} has format {fields.get('format')} but this version reads {FORMAT}; build the store again"
@@ -99,7 +100,7 @@ class Manifest:
             fields["origin"] = Origin(**fields["origin"])
             fields["shards"] = tuple(ShardEntry(**entry) for entry in fields["shards"])
             return cls(**fields)
-        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+        except (KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{path} is damaged ({error}); build the store again") from None
 
 

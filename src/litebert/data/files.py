@@ -121,6 +121,19 @@ def parse_json(text: str, place: str) -> Any:
         raise InputError(f"{place} is not JSON ({error})") from None
 
 
+def read_object(path: Path, advice: str) -> dict[str, Any]:
+    """The JSON object that a file of a model, a store or a tokenizer holds; ``advice`` says what to do without it."""
+    try:
+        value = json.loads(path.read_bytes())
+    except RecursionError:
+        raise InputError(f"{path} is not JSON that can be read: it is nested too deeply; {advice}") from None
+    except ValueError as error:
+        raise InputError(f"{path} is not valid JSON ({error}); {advice}") from None
+    if not isinstance(value, dict):
+        raise InputError(f"{path} holds a {type(value).__name__}, not a JSON object; {advice}")
+    return value
+
+
 def without_surrogates(text: str) -> str:
     r"""``text`` with U+FFFD for half characters: JSON can spell them (``"\ud83d"``), but nothing can encode them."""
     try:

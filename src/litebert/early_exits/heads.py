@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from litebert.data.files import read_object
 from litebert.errors import InputError
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
@@ -183,7 +184,7 @@ def read_exits(folder: Path, network: Network) -> tuple[Exits | None, list[str]]
     if not ((folder / EXITS_JSON).is_file() and (folder / EXITS_TENSORS).is_file()):
         return None, []
     try:
-        plain = json.loads((folder / EXITS_JSON).read_text(encoding="utf-8"))
+        plain = read_object(folder / EXITS_JSON, "add the exits again")
         points = tuple(Point(**point) for point in plain.pop("points"))
         report = ExitReport(**plain, points=points)
         tensors = load_file(folder / EXITS_TENSORS)

@@ -16,7 +16,7 @@ from litebert.corpus.store import Store
 from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig, preset_config
 from litebert.nn.network import HeadName, HeadsConfig, Network, NetworkConfig
-from litebert.parameters import parse_duration
+from litebert.parameters import parse_duration, parse_period
 from litebert.planning.devices import product_rate
 from litebert.pretraining.fitting import as_recorded, describe_changes, fitted, recipe_for_warm_start
 from litebert.pretraining.held_out import held_out_scores
@@ -371,8 +371,8 @@ def settings_from(
         overrides=tuple(word for word in words if word not in for_recipe),
         device=usable_device(device),
         precision=cast(Precision | None, precision),
-        save_seconds=parse_duration(save_every) if not save_every.isdigit() else 0.0,
-        save_steps=int(save_every) if save_every.isdigit() else None,
+        save_seconds=parse_period(save_every)[0],
+        save_steps=parse_period(save_every)[1],
     )
 
 

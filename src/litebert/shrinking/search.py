@@ -383,7 +383,6 @@ def shrink_for_task(
     check_folder(settings.out, settings.resume)
     prepared = prepare(settings, data)
     plan = prepared.source.network.config.encoder.plan
-    settings.out.mkdir(parents=True, exist_ok=True)
     with RunLock(settings.out):
         note_runs(settings, comparable(settings, prepared, schedule), {"tolerance": tolerance, "seeds": list(seeds)})
         tuning = Tuning(settings, prepared, schedule)

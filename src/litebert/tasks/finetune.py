@@ -91,7 +91,6 @@ def finetune(
     """Fine-tune, resume or refuse; the run folder has the rest. ``callbacks`` come after those of every run."""
     check_folder(settings.out, settings.resume)
     prepared = prepared or prepare(settings, data)
-    settings.out.mkdir(parents=True, exist_ok=True)
     with RunLock(settings.out):
         if not settings.resume:
             _write_run(settings, prepared)
@@ -353,8 +352,8 @@ def finetune_seeds(settings: FinetuneSettings, data: TaskData, seeds: int) -> tu
     if seeds < 2:
         raise InputError(f"seeds is {seeds} but must be 2 or more")
     check_folder(settings.out, settings.resume)
-    settings.out.mkdir(parents=True, exist_ok=True)
     results: list[FinetuneResult] = []
+    begun = time.monotonic()
     with RunLock(settings.out):
         prepared = prepare(settings, data)
         parents = [parent_of("start", Path(settings.model))] if Path(settings.model).is_dir() else []
@@ -363,7 +362,13 @@ def finetune_seeds(settings: FinetuneSettings, data: TaskData, seeds: int) -> tu
             write_run(settings.out, "finetune", asked, parents=parents, status="running")
         for number in range(seeds):
             seed = settings.seed + number
-            results.append(_one_seed(settings, data, prepared, seed))
+            left = None if settings.budget is None else settings.budget - (time.monotonic() - begun)
+            if left is not None and left <= 0 and results:
+                log.warning("the budget is used up after %d of %d seeds", number, seeds)
+                break
+            # The budget is for all seeds: each may use an equal share of what is left.
+            share = None if left is None else max(left, 0.0) / (seeds - number)
+            results.append(_one_seed(replace(settings, budget=share), data, prepared, seed))
             if results[-1].status == "stopped":
                 raise InputError(f"stopped at seed {seed}; the same command with resume continues")
             log.info("seed %d: %s %.4f", seed, data.metrics[0], results[-1].score)
@@ -397,7 +402,7 @@ def _summary(metric: str, results: list[FinetuneResult], first: int) -> SeedsRes
         median=statistics.median(scores),
         lowest=min(scores),
         highest=max(scores),
-        deviation=statistics.stdev(scores),
+        deviation=statistics.stdev(scores) if len(scores) > 1 else 0.0,
         best=first + best,
         collapsed=sum(len(result.attempts) for result in results),
         seconds=sum(result.seconds for result in results),

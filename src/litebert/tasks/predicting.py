@@ -2,7 +2,6 @@
 the order asked; and the task that a model folder was made for."""
 
 import contextlib
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from litebert.checkpoints.folder import load_model, model_folder
 from litebert.config import build
+from litebert.data.files import read_object
 from litebert.errors import InputError
 from litebert.nn.network import Network, NetworkConfig
 from litebert.tasks.encoding import Inputs, Integers, gather, token_batches
@@ -136,7 +136,7 @@ def find_spec(folder: Path | str, config: NetworkConfig) -> TaskSpec | None:
     path = model_folder(folder) / TASK_FILE
     if path.is_file():
         try:
-            return build(TaskSpec, json.loads(path.read_text(encoding="utf-8")))
+            return build(TaskSpec, read_object(path, "write the model again"))
         except ValueError as error:
             raise InputError(f"{path} cannot be used ({error}); remove it and name the task yourself") from None
     return spec_of_heads(config)

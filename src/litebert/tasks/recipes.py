@@ -59,9 +59,9 @@ class FinetuneRecipe:
     }
 
     def __post_init__(self) -> None:
-        for name in ("batch", "scores"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)} but must be 1 or more")
+        for name, least in (("batch", 1), ("scores", 1), ("score_items", 0), ("patience", 0), ("restarts", 0)):
+            if getattr(self, name) < least:
+                raise InputError(f"{name} is {getattr(self, name)} but must be {least} or more")
         if not 0 < self.scale < math.inf:
             raise InputError(f"scale is {self.scale:g} but must be a number above 0, such as 20")
         rate = self.optimiser.rate

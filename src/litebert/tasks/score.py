@@ -6,13 +6,12 @@ of predictions, made by anyone, has one of three forms: GLUE's TSV (``index`` an
 or indices.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from litebert.data.files import kind_of, read_text
+from litebert.data.files import kind_of, parse_json, read_text
 from litebert.data.separated import Cell
 from litebert.data.tables import read_table
 from litebert.errors import InputError, nearest
@@ -244,8 +243,8 @@ def _rows(path: Path) -> list[tuple[str, Cell, Cell, str]]:
     """Key, label, probabilities and place of every prediction."""
     if kind_of(path) == ".json":
         try:
-            content = json.loads(read_text(path))
-        except ValueError:
+            content = parse_json(read_text(path), str(path))
+        except InputError:
             content = None  # JSON lines under another name
         if isinstance(content, dict) and not {*content} & {"key", "label"}:
             return [(key, label, None, f"{path}, '{key}'") for key, label in content.items()]

@@ -238,8 +238,8 @@ def split_dev(items: Sequence[Item], *, share: float = DEV_SHARE, seed: int = 0)
                 owed -= len(group)
     if not chosen or len(chosen) == len(items):
         raise InputError(
-            f"{len(items)} rows ({len(groups)} different texts) are too few to set some apart for dev; give more, or a "
-            "file of their own as dev"
+            f"the {len(items)} training rows ({len(groups)} different texts) are too few to set some apart for dev; "
+            "give more, or a file of their own as dev"
         )
     dev = tuple(item for index, item in enumerate(items) if index in chosen)
     return tuple(item for index, item in enumerate(items) if index not in chosen), dev

@@ -73,6 +73,8 @@ def expand(sources: Sequence[str]) -> list[Path]:
 
 def _expand_one(source: str) -> list[Path]:
     path = Path(source)
+    if not source.strip():
+        raise InputError(f"'{source}' names no file or folder; leave it out or name one")
     if path == STANDARD_INPUT or path.is_file() or path.is_fifo() or path.is_char_device():
         _check_suffix(path)
         return [path]
@@ -178,7 +180,9 @@ def _parquet_texts(path: Path, field: str, errors: Errors) -> Iterator[tuple[str
 
 def _column(path: Path, columns: Sequence[str], field: str) -> int:
     if field not in columns:
-        raise InputError(f"{path} has no column '{field}'; it has {_listed(columns)} (choose with field=)")
+        raise InputError(
+            f"{path} has no column '{field}'; it has {_listed(name[:60] for name in columns)} (choose with field=)"
+        )
     return list(columns).index(field)
 
 
@@ -186,8 +190,7 @@ def _text_in(value: Any, field: str, errors: Errors, place: str) -> str:
     """The text in one value, or in its ``field``: a list is taken as paragraphs, null as no text."""
     if isinstance(value, dict):
         if field not in value:
-            names = _listed(value) or "none"
-            raise InputError(f"{place} has no field '{field}'; it has {names} (choose with field=)")
+            raise InputError(f"{place} has no field '{field}'; it has {_listed(value)} (choose with field=)")
         value = value[field]
     if value is None:
         return ""
@@ -205,6 +208,8 @@ def _text_in(value: Any, field: str, errors: Errors, place: str) -> str:
 def _listed(names: Iterable[str], most: int = 8) -> str:
     """A few names for a message."""
     names = [without_surrogates(str(name)) for name in names]
+    if not names:
+        return "none"
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 

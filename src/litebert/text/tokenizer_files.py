@@ -9,7 +9,6 @@ A ``tokenizer.json`` is used as it is, whereas transformers' family classes buil
 files that transformers wrote.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -18,6 +17,7 @@ from typing import Any
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Backend
 
+from litebert.data.files import read_object
 from litebert.errors import InputError, nearest
 from litebert.families import FAMILIES, Family
 from litebert.families.family import ROLES, Role
@@ -127,15 +127,7 @@ def _read_options(folder: Path) -> dict[str, Any]:
 
 def _read_object(path: Path) -> dict[str, Any]:
     """A JSON object, or nothing where there is no such file."""
-    if not path.is_file():
-        return {}
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{path} is not JSON that can be read ({error})") from None
-    if not isinstance(value, dict):
-        raise InputError(f"{path} does not hold a JSON object")
-    return value
+    return read_object(path, "copy the tokenizer again") if path.is_file() else {}
 
 
 def _read_json(path: Path, options: Mapping[str, Any]) -> Backend:

@@ -88,6 +88,8 @@ def _unigram(lines: list[str], settings: TrainSettings, report: Report) -> Backe
             for line in lines:
                 line = line if normaliser is None else " ".join(normaliser.normalize_str(line).split())
                 file.write(line + "\n")
+            if not file.tell() > len(lines):  # line ends alone
+                raise _no_text()
         model = _train_unigram(Path(folder), settings, report)
     scores = [
         (model.id_to_piece(index), BYTE_SCORE if model.is_byte(index) else model.get_score(index))
@@ -181,6 +183,10 @@ def _too_little_text(vocab_size: int, most: int) -> InputError:
     )
 
 
+def _no_text() -> InputError:
+    return InputError("there is no text to train on: nothing was selected, or the rules leave nothing of it; give more")
+
+
 def _too_small(vocab_size: int, least: int) -> InputError:
     return InputError(
         f"a vocabulary of {vocab_size:,} pieces is too small: single characters and special tokens alone "
@@ -198,6 +204,8 @@ def _wordpiece(lines: list[str], settings: TrainSettings, report: Report) -> Bac
     words: Counter[str] = Counter()
     for line in lines:
         words.update(normaliser.normalize_str(line).split())
+    if not words:
+        raise _no_text()
     words = _without_rare_characters(words, settings.coverage)
     backend = Backend(models.WordPiece(_train_wordpiece(words, settings.vocab_size, report), unk_token=SPECIAL[1]))
     backend.normalizer = normaliser

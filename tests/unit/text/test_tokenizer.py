@@ -152,8 +152,8 @@ def test_vocabulary_without_special_tokens_says_so(tmp_path):
         ({"vocab.txt": b"a\nb\n"}, r"vocab\.txt has no line for unknown"),
         ({"vocab.json": b"[1]", "merges.txt": b""}, r"vocab\.json and merges\.txt cannot be read"),
         ({"vocab.json": b'{"a": 0}', "merges.txt": b"#version\nb c\n"}, r"merges\.txt cannot be read"),
-        ({"vocab.txt": b"[UNK]\n", "tokenizer_config.json": b"{"}, r"tokenizer_config\.json is not JSON"),
-        ({"vocab.txt": b"[UNK]\n", "special_tokens_map.json": b"[]"}, r"special_tokens_map\.json does not hold"),
+        ({"vocab.txt": b"[UNK]\n", "tokenizer_config.json": b"{"}, r"tokenizer_config\.json is not valid JSON"),
+        ({"vocab.txt": b"[UNK]\n", "special_tokens_map.json": b"[]"}, r"special_tokens_map\.json holds a list"),
     ],
 )
 def test_unreadable_files_are_one_sentence(tmp_path, files, message):

@@ -1,0 +1,282 @@
+"""Malformed calls of every command, made from the signatures: a small call that works, with one thing wrong in it.
+
+``run_call`` makes one in this process, with a limit on time and memory, and says what is wrong with how it ended: a
+traceback, a call that does not end, something left behind, or a message that names neither the value nor the
+parameter.
+"""
+
+import faulthandler
+import logging
+import os
+import random
+import resource
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+from hostile import FIELDS, HALF, NUMBERS, PATHS, WORDS, write_hostile_files
+from toy_stories import document
+
+from litebert.cli import app, main
+
+SECONDS = 30.0
+GIGABYTES = 6  # beyond what the process has when a call begins
+SHAPE = ("num_layers=2", "width=32", "num_heads=2", "feed_forward_width=64", "embedding_width=16", "max_positions=64")
+QUICK = ("steps=1", "scores=1", "batch=4")
+
+# For each command the words of a call that works in a fraction of a second, {} being the world below.
+CALLS: dict[str, tuple[str, ...]] = {
+    "tokenizer train": ("{}/text.txt", "--vocab-size", "60", "-o", "out"),
+    "tokenizer try": ("{}/words", "First the cat"),
+    "tokenizer fertility": ("{}/words", "--on", "{}/text.txt"),
+    "corpus build": ("{}/text.txt", "--tokenizer", "{}/words", "--workers", "1", "-o", "out"),
+    "corpus look": ("{}/store", "--length", "32", "--batch-tokens", "256"),
+    "corpus verify": ("{}/store",),
+    "ls": (),
+    "plan": ("albert-tiny", "--device", "cpu"),
+    "pretrain": ("albert-tiny", *SHAPE, "batches.tokens=256", "batches.lengths=32", "--corpus", "{}/store", "--steps",
+                 "1", "--no-compile", "--budget", "20s", "-o", "out"),
+    "runs": ("{}",),
+    "finetune": ("{}/model", "--data", "{}/table.csv", *QUICK, "--budget", "3s", "-o", "out"),
+    "evaluate": ("{}/tuned", "--data", "{}/table.csv"),
+    "predict": ("{}/tuned", "{}/new.csv", "-o", "out.jsonl"),
+    "fill": ("{}/model", "First the [MASK] woke up ."),
+    "order": ("{}/model", "First the cat woke up .", "Last the cat went home ."),
+    "shrink": ("{}/model", "--drop", "1", "-o", "out"),
+    "distill": ("{}/tuned", "--data", "{}/table.csv", "--drop", "1", *QUICK, "-o", "out"),
+    "exits": ("{}/tuned", "--data", "{}/table.csv", "--items", "20", "-o", "out"),
+    "layers": ("{}/model", "--texts", "{}/few.txt"),
+    "show": ("albert-tiny",),
+    "convert": ("{}/model", "out"),
+    "export": ("{}/tuned", "--no-standard", "-o", "out"),
+    "card": ("{}/tuned",),
+}  # fmt: skip
+# Not among the calls, each with the reason.
+UNTRIED = {"serve": "a call that works runs until it is stopped", "page": "needs onnxruntime-web, which npm fetches"}
+# A second form, whose options mean nothing in the first.
+OTHERS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "shrink": (
+        ("{}/model", "--tolerance", "50%", "--data", "{}/table.csv", "--seeds", "1", "--strategy", "top", *QUICK,
+         "-o", "out"),
+        ("{}/model", "--drop", "1", "--strategy", "greedy", "--texts", "{}/few.txt", "-o", "out"),
+    ),
+    "evaluate": (("{}/model", "--corpus", "{}/store", "--tokens", "64", "--length", "32"),),
+    "finetune": (("{}/model", "--data", "{}/table.csv", "--exits", *QUICK, "-o", "out"),),
+}  # fmt: skip
+OUTPUTS = ("out", "html", "png")
+
+
+@dataclass(frozen=True)
+class Call:
+    """The words of a call, and what is wrong in it: a message must name one of these."""
+
+    command: str
+    words: tuple[str, ...]
+    named: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return " ".join([self.command, *(word if len(word) < 60 else f"{word[:57]}..." for word in self.words)])
+
+
+def make_world(folder: Path) -> Path:
+    """The files that the calls name: a text, a table, a tokenizer, a store, two models, hostile files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    draw = random.Random(0)
+    documents = [" ".join(document(draw) for _ in range(8)) for _ in range(12)]
+    (folder / "text.txt").write_text("\n\n".join(documents))
+    (folder / "few.txt").write_text("\n".join(documents[0].split(" . ")[:6]) + "\n")
+    rows = [f"{number} {document(draw)[:60]},{('yes', 'no')[number % 2]}" for number in range(24)]
+    (folder / "table.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+    (folder / "new.csv").write_text("\n".join(["text", *(row.rpartition(",")[0] for row in rows[:4])]) + "\n")
+    _make("tokenizer train", folder, "words")
+    _make("corpus build", folder, "store", "--held-out", "20%")
+    _make("pretrain", folder, "run")
+    (folder / "model").symlink_to("run/model")
+    _make("finetune", folder, "run-tuned")
+    (folder / "tuned").symlink_to("run-tuned/model")
+    write_hostile_files(folder / "hostile")
+    return folder
+
+
+def _make(command: str, world: Path, out: str, *more: str) -> None:
+    given = [word.replace("{}", str(world)) for word in CALLS[command]]
+    given[given.index("-o") + 1] = str(world / out)
+    code, said = _run([*command.split(), *given, *more])
+    assert code == 0, f"{code}: {said}"
+
+
+def commands() -> Iterator[tuple[str, typer.core.TyperCommand]]:
+    """Every command that was made from a signature, with its full name."""
+    stack = [("", typer.main.get_command(app))]
+    while stack:
+        prefix, group = stack.pop()
+        for name, command in group.commands.items():
+            if hasattr(command, "commands"):
+                stack.append((f"{prefix}{name} ", command))
+            elif not command.hidden:
+                yield f"{prefix}{name}", command
+
+
+def all_calls(world: Path) -> list[Call]:
+    """Every command with every hostile value and file in every place, in an order that is always the same."""
+    found = []
+    hostile = [str(path) for path in sorted((world / "hostile").iterdir())]
+    for name, command in sorted(commands()):
+        if name in UNTRIED:
+            continue
+        forms = [CALLS[name], *OTHERS.get(name, ())]
+        for form in forms:
+            words = tuple(word.replace("{}", str(world)) for word in form)
+            for param in command.params:
+                found += list(_calls_of(name, words, param, hostile))
+    return list(dict.fromkeys(found))
+
+
+def _calls_of(name: str, words: tuple[str, ...], param: object, hostile: list[str]) -> Iterator[Call]:
+    """The calls with something wrong in one parameter."""
+    if param.name in ("help", "resume", "from_hub", "measure") or getattr(param, "is_flag", False):
+        return  # flags take no values; steps that are measured take their time
+    spelt = tuple({param.name, param.name.replace("_", "-"), *(flag.lstrip("-") for flag in param.opts)})
+    is_path = param.name in ("data", "dev", "texts", "file", "corpus", "predictions", "cloze", "tokenizer", "on")
+    values = {"NUMBER": NUMBERS, "N": NUMBERS, "TIME": NUMBERS}.get(param.metavar or "", WORDS)
+    if param.name == "settings":
+        values = FIELDS
+    elif param.name in ("model", "models", "source", "teacher", "student", "folders", "folder", "store", "against",
+                        "start", *OUTPUTS):  # fmt: skip
+        values = PATHS
+    if is_path or param.name in ("model", "models", "store", "teacher", "folders", "source"):
+        values = (*PATHS, *hostile)
+    for value in values:
+        named = (value, *spelt)
+        if param.param_type_name == "option":
+            flag = max(param.opts, key=len)
+            yield Call(name, (*words, f"{flag}={value}"), named)
+        elif param.name == "settings":
+            yield Call(name, (*words, value), (*named, value.partition("=")[0], value.partition(".")[0]))
+        elif words and not words[0].startswith("-"):
+            place = [index for index, word in enumerate(words) if not word.startswith("-")][
+                : 1 + (param.name == "data")
+            ]
+            if param.name in ("student", "out", "text", "texts") and name not in ("predict",):
+                place = [1] if len(words) > 1 and not words[1].startswith("-") else []
+            for index in place[-1:]:
+                if value.startswith("-"):
+                    continue
+                yield Call(name, (*words[:index], value, *words[index + 1 :]), named)
+
+
+def run_call(call: Call, folder: Path, world: Mapping[str, tuple[int, int]], root: Path) -> list[str]:
+    """Make a call in an empty folder; what is wrong with how it ended."""
+    before = set(folder.rglob("*"))
+    assert not before
+    code, said = _run([*call.command.split(), *call.words], folder)
+    wrong = []
+    if code == "hang":
+        wrong.append(f"did not end within {SECONDS:.0f} s")
+    elif code not in (0, 2):
+        wrong.append(f"exit code {code}")
+    if "Traceback" in said:
+        wrong.append("a traceback")
+    if code == 2:
+        wrong += _wrong_message(call, said)
+        left = sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+        if left and "resume" not in said:
+            wrong.append(f"left {left[:4]}")
+    hidden = sorted(str(path.relative_to(folder)) for path in folder.rglob(".*.*"))
+    if code == 0 and hidden:
+        wrong.append(f"left {hidden[:4]}")
+    if snapshot(root) != world:
+        wrong.append("changed its input")
+    report = f"{call}: {', '.join(wrong)}: {said.strip()[-400:]!r}"
+    return [report.replace(str(root), "W")] if wrong else []
+
+
+def _wrong_message(call: Call, said: str) -> list[str]:
+    lines = [line for line in said.strip().splitlines() if line.startswith("litebert: ")]
+    usage = "Usage:" in said
+    if not usage and len(lines) != 1:
+        return [f"{len(lines)} sentences of an error"]
+    text = " ".join(said.replace("\u2502", " ").split())
+    for value in call.named:
+        for part in (value, Path(value).name, str(Path(value).parent)) if "/" in value else (value,):
+            shown = " ".join(part.split())[:20]
+            spelt = part.encode("unicode_escape", "surrogatepass").decode()[:20]
+            if any(one.strip(" .") and one in text for one in (shown, spelt)):
+                return []
+        if not value.strip(" .\n") and f"'{value}'".replace("\n", "\\n") in said:
+            return []
+    if HALF in "".join(call.named) and "\\udcff" in text:
+        return []
+    return ["the message names neither value nor parameter"]
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
+    """Sizes and times of all files."""
+    found = {}
+    for place, _, files in os.walk(folder):
+        for name in files:
+            path = os.path.join(place, name)  # noqa: PTH118
+            note = os.lstat(path)
+            found[path] = note.st_size, note.st_mtime_ns
+    return found
+
+
+class Hang(BaseException):
+    """Raised inside a call that takes too long."""
+
+
+@contextmanager
+def _limits() -> Iterator[None]:
+    def late(*_: object) -> None:
+        raise Hang
+
+    old = signal.signal(signal.SIGALRM, late)
+    limit = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (GIGABYTES << 30), limit[1]))
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    faulthandler.dump_traceback_later(4 * SECONDS, exit=True)  # where not even the signal is heard
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        resource.setrlimit(resource.RLIMIT_AS, limit)
+        signal.signal(signal.SIGALRM, old)
+
+
+def _run(words: list[str], folder: Path | None = None) -> tuple[int | str, str]:
+    """A command in this process, in a folder, with nothing on standard input: its exit code and what it said."""
+    import tempfile
+
+    argv, home, terminal = sys.argv, Path.cwd(), logging.getLogger("litebert").handlers[:]
+    logging.getLogger("litebert").handlers.clear()
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="backslashreplace") as said,
+        tempfile.TemporaryFile("w+", encoding="utf-8") as printed,  # strict, as a terminal is
+        Path(os.devnull).open() as nothing,
+    ):
+        streams = sys.stdin, sys.stdout, sys.stderr
+        code: int | str = 0
+        try:
+            sys.argv = ["litebert", *words]
+            os.chdir(folder or home)
+            sys.stdin, sys.stdout, sys.stderr = nothing, printed, said
+            with _limits():
+                main()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+        except Hang:
+            code = "hang"
+        except BaseException as error:
+            code = f"{type(error).__name__}: {error}"
+        finally:
+            sys.argv, (sys.stdin, sys.stdout, sys.stderr) = argv, streams
+            os.chdir(home)
+            logging.getLogger("litebert").handlers[:] = terminal
+        said.seek(0)
+        return code, said.read()
