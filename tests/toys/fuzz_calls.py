@@ -207,7 +207,8 @@ def _wrong_message(call: Call, said: str) -> list[str]:
             spelt = part.encode("unicode_escape", "surrogatepass").decode()[:20]
             if any(one.strip(" .") and one in text for one in (shown, spelt)):
                 return []
-        if not value.strip(" .\n") and f"'{value}'".replace("\n", "\\n") in said:
+        blank = value if value.strip() else f"'{value}'"  # a few dots, or nothing between quotes
+        if not value.strip(" ./\n") and blank.replace("\n", "\\n") in said:
             return []
     if HALF in "".join(call.named) and "\\udcff" in text:
         return []

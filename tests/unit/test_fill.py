@@ -131,7 +131,7 @@ def test_order_says_which_comes_first(folder, litebert, model, tmp_path):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["fill", "MODEL", "home"], "there is no [MASK] in the text"),
+        (["fill", "MODEL", "home"], "there is no [MASK] in 'home'"),
         (["fill", "MODEL", "[MASK]", "--top", "0"], "--top is 0"),
         (["fill", "MODEL", "[MASK]", "--depth", "3"], "depth is 3"),
         (["fill", "MODEL", "--cloze", "none.jsonl"], "no file 'none.jsonl'"),

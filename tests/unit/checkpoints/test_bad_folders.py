@@ -101,7 +101,7 @@ def test_a_config_that_is_not_one(folder):
     (folder / "config.json").write_text("{")
     assert "config.json is not valid JSON" in refusal(folder)
     (folder / "config.json").write_text("[1]")
-    assert "it holds a list" in refusal(folder)
+    assert "holds a list" in refusal(folder)
 
 
 def test_foreign_models_and_settings(folder):
