@@ -15,7 +15,7 @@ from pathlib import Path
 
 ASSETS = Path(__file__).parent / "assets"
 STYLE = "page.css"
-WORKER = ("tokenizer.js", "kinds.js", "engine.js")
+WORKER = ("text_steps.js", "tokenizer.js", "kinds.js", "engine.js")
 SCRIPTS = ("dom.js", "client.js", "csv.js", "dial.js", "answers.js", "tasks.js", "table.js", "page.js")
 
 

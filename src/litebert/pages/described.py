@@ -18,7 +18,7 @@ from litebert.text.tokenizer import Tokenizer
 from litebert.text.tokenizer_files import read_tokenizer
 from litebert.text_model import UNBOUNDED
 
-# The steps of a tokenizer that assets/tokenizer.js knows.
+# The steps of a tokenizer that assets/text_steps.js knows.
 STEPS = {
     *("Sequence", "NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "BertNormalizer", "Precompiled", "Strip"),
     *("Prepend", "Replace", "WhitespaceSplit", "Whitespace", "BertPreTokenizer", "Punctuation", "Digits", "Metaspace"),

@@ -14,6 +14,7 @@ from litebert.text.tokenizer import Tokenizer, _without_space
 from litebert.text.tokenizer_files import read_tokenizer
 
 pytestmark = pytest.mark.browser
+SCRIPT = asset("text_steps.js") + asset("tokenizer.js")
 LINES = Path(__file__).parents[3].joinpath("docs/LOG.md").read_text(encoding="utf-8").splitlines() * 2
 RANGES = ((32, 126), (32, 126), (0xA0, 0x24F), (0x300, 0x36F), (0x370, 0x5FF), (0x900, 0xDFF), (0xE00, 0xFFF))
 RANGES += ((0x1100, 0x11FF), (0x2000, 0x2FFF), (0x3040, 0x9FFF), (0xAC00, 0xD7A3), (0xF900, 0xFFEF), (0x1F300, 0x1F9FF))
@@ -89,7 +90,7 @@ MADE = {
 def tokenised(browser):
     """The tokens and decoded texts of a tokenizer in JavaScript."""
     page = browser.new_page()
-    page.add_script_tag(content=asset("tokenizer.js"))
+    page.add_script_tag(content=SCRIPT)
 
     def run(tokenizer: Tokenizer, given: list[str]) -> list[dict]:
         script = """([settings, about, texts]) => {
@@ -125,7 +126,7 @@ def test_layouts(name, browser, tmp_path):
     pairs = (([7, 8, 9], None), ([7, 8, 9, 10, 11], [12, 13]), ([7], list(range(20, 31))), ([7] * 6, [8] * 6))
     cases = [(*pair, limit) for pair in pairs for limit in (None, 8, 9)]
     page = browser.new_page()
-    page.add_script_tag(content=asset("tokenizer.js"))
+    page.add_script_tag(content=SCRIPT)
     script = """([settings, about, cases]) => {
         const tokenizer = new Tokenizer(settings, about);
         return cases.map(([first, second, limit]) => tokenizer.layOut(first, second, limit ?? Infinity));

@@ -83,7 +83,7 @@ class Column {
       const found = await ask(page.client, asked.route, { ...asked.body, model: this.model.name, ...setting }, signal);
       signal.throwIfAborted();
       this.show(task, values, found);
-      return asked;
+      return { ...asked, body: { ...asked.body, truncate: found.cut } };
     } catch (error) {
       if (signal.aborted) return null;
       this.clear("");
@@ -96,13 +96,14 @@ class Column {
 
   show(task, values, found) {
     const { text, share } = task.brief(found, values);
+    const early = this.exits && task.id === "predict";
     const stopped = found.results?.[0]?.depth;
-    const depth = stopped ?? this.dial.depth;
-    if (stopped === undefined && !this.exits) this.dial.took(depth, found.timing.total);
+    if (!early) this.dial.took(this.dial.depth, found.timing.total);
     this.answer.replaceChildren(task.full(found, values));
-    if (found.cut) this.answer.append(element("p.notice", {}, `The text is longer than the model reads; only its beginning was read.`));
-    const where = this.exits ? (stopped ? `stopped at depth ${stopped}` : "with early exit") : `depth ${depth}`;
-    this.time.replaceChildren(element("b", {}, `${milliseconds(found.timing.total)} ms`), ` · ${where} · ${text}${share === null || share === undefined ? "" : ` (${task.id === "likeness" ? share.toFixed(3) : percent(share)})`}`);
+    if (found.cut) this.answer.append(element("p.notice", {}, "The text is longer than the model reads; only its beginning was read."));
+    const where = early ? (stopped ? `stopped at depth ${stopped}` : "with early exit") : `depth ${this.dial.depth}`;
+    const sure = share === null || share === undefined ? "" : ` (${task.id === "likeness" ? share.toFixed(3) : percent(share)})`;
+    this.time.replaceChildren(element("b", {}, `${milliseconds(found.timing.total)} ms`), ` · ${where} · ${text}${sure}`);
   }
 
   // The same question at every depth, one after the other, the lowest row first.
