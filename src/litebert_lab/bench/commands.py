@@ -318,3 +318,75 @@ def serve(
         pythons=parse_pythons(python_of or [], PEERS),
     )
     show_report(serve_report(bench_serve(model, settings)), as_json)
+
+
+def learning(
+    corpus: Annotated[Path, typer.Option(help="A token store with held-out text, the same for all rows.")],
+    budget: Annotated[str, typer.Option(help="Time to train each model for.")] = "330s",
+    rows: Annotated[
+        list[str] | None,
+        typer.Option("--row", help="NAME=WORDS: a row of ours with these fields, corpus=STORE for other text."),
+    ] = None,
+    theirs: Annotated[bool, typer.Option("--theirs/--no-theirs", help="Plain transformers code, too.")] = True,
+    preset: Annotated[str, typer.Option(help="The model of our rows.")] = "albert-base",
+    start: Annotated[str | None, typer.Option("--from", help="A trained model that our rows start from.")] = None,
+    compiling: Annotated[
+        str, typer.Option(help="inside or outside of the budget, as all that precedes a step.")
+    ] = "inside",
+    seeds: Annotated[int, typer.Option(min=1, help="Models of each row; each task is fine-tuned once for each.")] = 3,
+    blimp: Annotated[Path | None, typer.Option(help="Folder with BLiMP's .jsonl files.")] = None,
+    pairs: Annotated[int, typer.Option(help="Pairs of each BLiMP paradigm; 0: all.")] = 0,
+    glue: Annotated[Path | None, typer.Option(help="Folder of GLUE's tasks.")] = None,
+    tasks: Annotated[
+        list[str] | None, typer.Option("--task", help="Tasks; default: cola, stsb, sst2 and mrpc.")
+    ] = None,
+    plain: Annotated[
+        str, typer.Option(help="JSON with other settings of the plain code, its model's among them.")
+    ] = "{}",
+    finetune_words: Annotated[
+        list[str] | None, typer.Option("--finetune", help="FIELD=VALUE of fine-tuning, for all rows.")
+    ] = None,
+    limit: Annotated[
+        str | None,
+        typer.Option(help="Stop before a piece of work that would not end in this time; repeat to continue."),
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the models.")] = False,
+    device: Device = "auto",
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of models and results.")] = Path("learning"),
+    as_json: AsJson = False,
+) -> None:
+    """What is learnt in the same minutes: plain transformers code next to ours, or rows of ours next to each other."""
+    import json
+
+    from litebert.parameters import parse_duration
+    from litebert.report import to_json
+    from litebert.runs import write_atomically
+    from litebert_lab.bench.learning import TASKS, LearningSettings, bench_learning
+
+    if compiling not in ("inside", "outside"):
+        raise InputError(f"--compiling is '{compiling}' but must be inside or outside")
+    named = dict(row.partition("=")[::2] for row in rows or ["litebert="])
+    if odd := [name for name in named if not name or "/" in name or name == "transformers"]:
+        raise InputError(f"--row is '{odd[0]}=...' but must be NAME=WORDS, such as 'masked=objective=masked'")
+    settings = LearningSettings(
+        corpus=str(corpus),
+        seconds=parse_duration(budget),
+        compiling=compiling,  # type: ignore[arg-type]
+        rows={name: words.split() for name, words in named.items()},
+        theirs=theirs,
+        preset=preset,
+        source=start,
+        plain=json.loads(plain),
+        seeds=seeds,
+        blimp=str(blimp) if blimp else None,
+        pairs=pairs,
+        glue=str(glue) if glue else None,
+        tasks=tasks or list(TASKS),
+        finetune=finetune_words or [],
+        device=usable_device(device),
+    )
+    out.mkdir(parents=True, exist_ok=True)
+    seconds = parse_duration(limit) if limit else None
+    report = bench_learning(settings, out, seconds, keep=keep)
+    write_atomically(out / "learning.json", to_json(report) + "\n")
+    show_report(report, as_json)
