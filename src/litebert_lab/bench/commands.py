@@ -390,3 +390,27 @@ def learning(
     report = bench_learning(settings, out, seconds, keep=keep)
     write_atomically(out / "learning.json", to_json(report) + "\n")
     show_report(report, as_json)
+
+
+@app.command()
+def compiling(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="FIELD=VALUE...", help="Fields of the model or recipe.")
+    ] = None,
+    corpus: Annotated[Path, typer.Option(help="A token store.")] = Path("store"),
+    model: Annotated[str, typer.Option(help="A preset.")] = "albert-base",
+    ways: Annotated[
+        list[str] | None, typer.Option("--way", help="whole (a graph for each depth), layers (one a layer), none.")
+    ] = None,
+    starts: Annotated[int, typer.Option(min=1, help="Starts of each way; the first has nothing cached.")] = 2,
+    steps: Annotated[int, typer.Option(min=20, help="Steps of each run.")] = 180,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Start, compile, train a little: seconds to the first step of pretraining and speed, by way to compile."""
+    from litebert_lab.bench.compiling import bench_compiling
+
+    chosen, where = ways or ["whole", "layers"], usable_device(device)
+    show_report(
+        bench_compiling(model, corpus, words or [], ways=chosen, starts=starts, steps=steps, device=where), as_json
+    )
