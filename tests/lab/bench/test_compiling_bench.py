@@ -18,7 +18,7 @@ def test_a_run_that_compiles_nothing(tmp_path):
     words = ["compiling", *WORDS, "batches.tokens=2048", "growth.depths=[[0,1],[0.5,2]]", "--corpus", str(store)]
     words += ["--model", "albert-tiny", "--way", "none", "--starts", "1", "--steps", "60", "--device", "cpu", "--json"]
     done = CliRunner().invoke(app, words, catch_exceptions=False)
-    [start] = json.loads(done.stdout)["data"] if "data" in json.loads(done.stdout) else json.loads(done.stdout)
+    [start] = json.loads(done.stdout)
     assert start["way"] == "none" and 0 < start["ready"] < start["seconds"]
     assert set(start["tokens_per_second"]) == {"1", "2"} and min(start["tokens_per_second"].values()) > 0
 
