@@ -320,6 +320,7 @@ def serve(
     show_report(serve_report(bench_serve(model, settings)), as_json)
 
 
+@app.command()
 def learning(
     corpus: Annotated[Path, typer.Option(help="A token store with held-out text, the same for all rows.")],
     budget: Annotated[str, typer.Option(help="Time to train each model for.")] = "330s",
