@@ -36,8 +36,8 @@ def shipped_about(name: str) -> str:
 
 def write_checksums(folder: Path) -> None:
     """Write the checksum of every file of a folder, so that damage is detected."""
-    files = sorted(path for path in folder.iterdir() if path.is_file() and path.name != CHECKSUMS)
-    lines = [f"{_digest(path)}  {path.name}\n" for path in files]
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != CHECKSUMS)
+    lines = [f"{_digest(path)}  {path.relative_to(folder)}\n" for path in files]
     (folder / CHECKSUMS).write_text("".join(lines), encoding="utf-8")
 
 

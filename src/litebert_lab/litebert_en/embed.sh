@@ -15,8 +15,8 @@ if [ -f "$teacher" ]; then
 fi
 if [ ! -f "$out/run/model/model.safetensors" ]; then
     resume=$([ -f "$out/run/run.json" ] && echo --resume || true)
-    litebert distill "$teacher" "$start" --vectors --contrast "${CONTRAST:-0.05}" --data "$texts" -o "$out/run" \
-        --budget "${BUDGET:-230s}" --save-every 60s optimiser.rate=2e-4 batch=512 length=64 steps=200000 scores=4 \
+    litebert distill "$teacher" "$start" --vectors --contrast "${CONTRAST:-0.02}" --data "$texts" -o "$out/run" \
+        --budget "${BUDGET:-230s}" --save-every 60s optimiser.rate=1.5e-4 batch=512 length=64 steps=200000 scores=4 \
         score_items=500 ${FIELDS:-} $resume
 fi
 [ -d "$out/litebert-en-embed" ] || litebert convert "$out/run/model" "$out/litebert-en-embed" --dtype bfloat16

@@ -76,7 +76,7 @@ def wikipedia_lines(text: str, draws: random.Random) -> Lines:
         lines = [line.strip() for line in body.split("\n")[1:] if line.strip()]
         if title.startswith(("List of ", "Lists of ", "Index of ", "Outline of ")) or not lines:
             continue
-        kept = list(wikipedia._paragraphs(lines, tally))
+        kept = list(wikipedia.prose_paragraphs(lines, tally))
         if not kept:
             continue
         yield "wiki beginning", (title, cut(kept[0]))

@@ -14,16 +14,21 @@ import torch
 from PIL import Image
 
 from litebert import shipped_models
-from litebert.checkpoints.folder import load_model, save_model
+from litebert.checkpoints.folder import load_model, model_folder, save_model
+from litebert.pooling import SENTENCE_FILES
+from litebert.tasks.examples import TASK_FILE
 
 MOST = 25_000_000  # bytes of a shipped folder
 
 
 def ship(model: str, name: str, card: Path | None) -> Path:
     """Write the folder of a shipped model."""
-    folder = shipped_models.SHIPPED / name
+    folder, source = shipped_models.SHIPPED / name, model_folder(model)
     loaded = load_model(model, dtype=torch.bfloat16)
-    save_model(folder, loaded.network, loaded.tokenizer, verb="convert", settings={"dtype": "bfloat16", "name": name})
+    kept = [source / file for file in (TASK_FILE, *SENTENCE_FILES) if (source / file).is_file()]
+    files = {str(path.relative_to(source)): path.read_text("utf-8") for path in kept}
+    settings = {"dtype": "bfloat16", "name": name}
+    save_model(folder, loaded.network, loaded.tokenizer, verb="convert", settings=settings, files=files)
     tokenizer = folder / "tokenizer.json"
     if tokenizer.is_file():  # without line breaks and indents it is 1.3 MB in place of 2.3
         content = json.loads(tokenizer.read_text(encoding="utf-8"))
@@ -34,8 +39,8 @@ def ship(model: str, name: str, card: Path | None) -> Path:
             if f"({picture.name})" in card.read_text(encoding="utf-8"):
                 small = Image.open(picture).convert("RGB").quantize(32)  # a quarter of the bytes
                 small.save(folder / picture.name, optimize=True)
-    for path in folder.iterdir():
-        path.chmod(0o644)
+    for path in folder.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
     shipped_models.write_checksums(folder)
     return folder
 

@@ -58,14 +58,14 @@ def articles(text: str, tally: Tally) -> Iterator[list[str]]:
         if title.startswith(("List of ", "Lists of ", "Index of ", "Outline of ")):
             tally.document("list by its title", lines)
             continue
-        paragraphs = list(_paragraphs(lines, tally))
+        paragraphs = list(prose_paragraphs(lines, tally))
         if sum(map(len, paragraphs)) < SHORTEST_ARTICLE:
             tally.document("stub", paragraphs)
         else:
             yield paragraphs
 
 
-def _paragraphs(lines: list[str], tally: Tally) -> Iterator[str]:
+def prose_paragraphs(lines: list[str], tally: Tally) -> Iterator[str]:
     """What is prose among the lines of an article."""
     for place, line in enumerate(lines):
         if len(line) < 40 and LAST_SECTIONS.fullmatch(line.strip()):

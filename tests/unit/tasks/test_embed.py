@@ -225,4 +225,26 @@ def test_the_head_less_objective_counts_pairs(source):
     own = TaskObjective("embed", inputs.longest, options=2)
     part = own.parts(source.network, own.tensors(batch, torch.device("cpu")))["task"]
     assert own.counts(batch) == {"task": 16}
-    assert 0 < float(part.loss) / 16 < EMBED.chance_loss(data.train, inputs, 16) + 1
+    assert 0 < float(part.loss.detach()) / 16 < EMBED.chance_loss(data.train, inputs, 16) + 1
+
+
+def test_filling_changes_neither_loss_nor_gradients(source):
+    """As for CUDA graphs, whose batches have few shapes."""
+    items = [
+        *toy.task("embed", 20).train,
+        Example(key="x", first="the cat", second="cat", target=1, negatives=("hen",)),
+    ]
+    inputs = EMBED.encode(items, source.tokenizer, EncodingSettings(length=32))
+    targets = EMBED.targets(items, inputs, 0)
+    found = []
+    for filled in (False, True):
+        batch = TaskBatches(inputs, targets, batch=32, seed=1, filled=filled, choosing=True).batch(0, 0)
+        own = TaskObjective("embed", inputs.longest, options=3)
+        source.network.zero_grad()
+        part = own.parts(source.network, own.tensors(batch, torch.device("cpu")))["task"]
+        part.loss.backward()
+        gradient = source.network.encoder.embeddings.token.weight.grad.clone()
+        found.append((float(part.loss.detach()), int(part.right), gradient))
+        assert batch.num_units == 21 and (len(batch.ids) > batch.num_tokens) == filled
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-5) and found[0][1] == found[1][1]
+    assert torch.allclose(found[0][2], found[1][2], atol=1e-4)

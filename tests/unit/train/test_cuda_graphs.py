@@ -22,7 +22,7 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.mark.parametrize("passes", [1, 2])
-@pytest.mark.parametrize("kind", ["classify", "span2", "choice"])
+@pytest.mark.parametrize("kind", ["classify", "span2", "choice", "embed"])
 def test_recorded_steps_are_plain_steps(kind, passes, tmp_path, messages):
     source = load_model(toy.make_model(tmp_path / "model"))
     data = toy.task(kind, 90)
@@ -33,7 +33,7 @@ def test_recorded_steps_are_plain_steps(kind, passes, tmp_path, messages):
     ends = []
     for recorded in (False, True):
         mine = copy.deepcopy(network).to("cuda")
-        batches = TaskBatches(inputs, targets, batch=16, passes=passes, filled=True, choosing=data.kind == "choice")
+        batches = TaskBatches(inputs, targets, batch=16, passes=passes, filled=True, choosing=KINDS[data.kind].chooses)
         objective = TaskObjective(data.kind, inputs.longest, options=batches.options, answerable=heads.answerable)
         settings = TrainSettings(
             bound=Bound(steps=20),
