@@ -156,6 +156,9 @@ class _Attempt:
         batches, train = self._train_settings(device, precision)
         for sentence in notes:
             log.log(level, "%s", sentence)
+        if KINDS[data.kind].compares and batches.passes > 1:
+            split = f"a step of {batches.batch_size} pairs takes {batches.passes} forward passes"
+            log.log(level, "%s: each is told from the %d others of its pass", split, batches.units - 1)
         parts = [sampled_part(part, prepared, recipe.score_items) for part in prepared.dev]
         self.best = BestCheckpoint(predictor, data, parts, patience=recipe.patience, level=level)
         assert recipe.steps is not None
