@@ -104,6 +104,7 @@ def write_note(run: Path, text: Text) -> None:
     folder = run / PARTS_FOLDER
     if not (folder / STORE_FILE).is_file():
         held_out = text.first.split("held_out").shards
+        shutil.rmtree(folder, ignore_errors=True)  # what a process that was killed left of it
         folder.mkdir()
         shutil.copytree(text.first.tokenizer_folder, folder / TOKENIZER_FOLDER)
         for shard in held_out:

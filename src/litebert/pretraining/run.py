@@ -314,6 +314,8 @@ def _save_models(
         shutil.rmtree(settings.out / folder, ignore_errors=True)
     if average is None or not average.has_begun or result.status == "diverged":
         _save_model(settings, settings.out / MODEL_FOLDER, network, store, ranks)
+        if average and ranks.first:
+            update_run(settings.out, result={"weights": "last"})
         return
     found = result.held_out
     is_better = found.get(f"{PREFIX}loss", 0.0) <= found.get("loss", 0.0)

@@ -16,7 +16,7 @@ WORDS = ["num_layers=2", "width=32", "embedding_width=16", "num_heads=2", "feed_
 def test_a_run_that_compiles_nothing(tmp_path):
     store = build_stories(tmp_path / "text")
     words = ["compiling", *WORDS, "batches.tokens=2048", "growth.depths=[[0,1],[0.5,2]]", "--corpus", str(store)]
-    words += ["--model", "albert-tiny", "--way", "none", "--starts", "1", "--steps", "60", "--device", "cpu", "--json"]
+    words += ["--model", "albert-tiny", "--way", "none", "--starts", "1", "--steps", "40", "--device", "cpu", "--json"]
     done = CliRunner().invoke(app, words, catch_exceptions=False)
     [start] = json.loads(done.stdout)
     assert start["way"] == "none" and 0 < start["ready"] < start["seconds"]
