@@ -208,6 +208,18 @@ def _run_folders(folder: Path) -> Iterator[Path]:
             yield Path(place)
 
 
+def _clear_unfinished(run: Path) -> None:
+    """Remove what a killed process was writing; a model that was being replaced comes back if the new one did not."""
+    model = run / MODEL_FOLDER
+    for old in run.glob(f".{MODEL_FOLDER}.*.old"):
+        if not model.exists():
+            old.rename(model)
+    for path in run.glob(f".{MODEL_FOLDER}.*"):
+        shutil.rmtree(path)
+    for path in run.glob(f".{RUN_FILE}.*"):
+        path.unlink()
+
+
 class RunLock:
     """Keeps a run folder to one process at a time; the lock dies with the process, however that ends.
 
@@ -239,6 +251,7 @@ class RunLock:
                 raise InputError(f"no room left on the disk of {self.path.parent}; free some space") from None
             raise
         self._lock = lock
+        _clear_unfinished(folder)
         return self
 
     def __exit__(

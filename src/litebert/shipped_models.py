@@ -11,6 +11,7 @@ from litebert.errors import InputError
 
 SHIPPED = Path(__file__).parent / "models"
 CARD = "README.md"
+MODEL_FILES = ("model.safetensors", "tokenizer.json")  # config.json and task.json are for people to edit
 CHECKSUMS = "SHA256SUMS"  # in the form that `sha256sum -c` reads
 
 
@@ -39,6 +40,30 @@ def write_checksums(folder: Path) -> None:
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != CHECKSUMS)
     lines = [f"{_digest(path)}  {path.relative_to(folder)}\n" for path in files]
     (folder / CHECKSUMS).write_text("".join(lines), encoding="utf-8")
+
+
+def write_model_checksums(folder: Path) -> None:
+    """Write the checksums of weights and vocabulary: a flipped bit there would change answers in silence."""
+    lines = [f"{_digest(folder / name)}  {name}\n" for name in MODEL_FILES if (folder / name).is_file()]
+    (folder / CHECKSUMS).write_text("".join(lines), encoding="utf-8")
+
+
+def check_model(folder: Path) -> None:
+    """An error where a file of a model is not as litebert wrote it; folders without checksums are taken as they are."""
+    if folder.parent == SHIPPED:
+        check_shipped(folder)
+        return
+    sums = folder / CHECKSUMS
+    if not sums.is_file():
+        return
+    for line in sums.read_text(encoding="utf-8", errors="replace").splitlines():
+        digest, _, name = line.partition("  ")
+        path = folder / name
+        if name in MODEL_FILES and path.is_file() and _digest(path) != digest:
+            raise InputError(
+                f"{path} is damaged or was changed: it is not the file that was written; copy the model again, or "
+                f"delete {sums} if you changed it on purpose"
+            )
 
 
 def check_shipped(folder: Path) -> None:

@@ -8,6 +8,7 @@ import logging
 import re
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -64,12 +65,20 @@ def log_to_terminal(level: int = logging.INFO, package: str = "litebert") -> Non
 
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
-    """A function that shows a few words in place of those before; silent where nobody watches."""
-    shown = 0.0
+    """A function that shows a few words in place of those before.
+
+    Where nobody watches, the words are logged once, if the work is not done by then (``PATIENCE``).
+    """
+    shown, last = 0.0, ""
     watched = sys.stderr.isatty()
+    late = threading.Timer(PATIENCE, lambda: logging.getLogger("litebert").info(last or "working"))
+    late.daemon = True
+    if not watched:
+        late.start()
 
     def show(words: str) -> None:
-        nonlocal shown
+        nonlocal shown, last
+        last = words
         if watched and time.monotonic() - shown >= EVERY:
             shown = time.monotonic()
             print(f"\r\x1b[K{words}", end="", file=sys.stderr, flush=True)
@@ -77,6 +86,7 @@ def progress() -> Iterator[Callable[[str], None]]:
     try:
         yield show
     finally:
+        late.cancel()
         if shown:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 

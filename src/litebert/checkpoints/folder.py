@@ -39,7 +39,7 @@ from litebert.families import FAMILIES
 from litebert.nn.config import EncoderConfig, preset_config
 from litebert.nn.network import PRETRAINING_HEADS, HeadsConfig, Network, NetworkConfig
 from litebert.runs import CHECKPOINTS, STORE_FILE, Parent, write_run
-from litebert.shipped_models import check_shipped, shipped_folder, shipped_names
+from litebert.shipped_models import check_model, shipped_folder, shipped_names, write_model_checksums
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.tokenizer_files import read_tokenizer
 
@@ -72,7 +72,7 @@ def load_model(
     if folder.is_dir():
         if overrides:
             raise InputError(f"{folder} is a trained model: fields such as {overrides[0]} can only change a preset")
-        check_shipped(folder)
+        check_model(folder)
         loaded = _read_folder(folder, heads)
     else:
         config = model_config(source, overrides)
@@ -148,6 +148,7 @@ def save_model(
             (temporary / name).parent.mkdir(exist_ok=True)
             (temporary / name).write_text(content, encoding="utf-8")
         (temporary / CONFIG).write_text(config_text(config, dtype), encoding="utf-8")
+        write_model_checksums(temporary)
 
 
 def config_text(config: NetworkConfig, dtype: str = "float32") -> str:
@@ -206,10 +207,15 @@ def _their_config(
     """What a Hugging Face config.json describes; the names of the tensors show which heads there are."""
     names = dict.fromkeys(names)
     family = theirs.get("model_type") or guess_family(names)
-    if family not in FAMILIES:
+    if not isinstance(family, str) or family not in FAMILIES:
         raise InputError(f"{folder} is a '{family}' model; litebert reads {', '.join(FAMILIES)}")
-    heads = wanted or read_heads(theirs, family, heads_present(with_modern_names(names, family), family))
-    return NetworkConfig(encoder=read_encoder_config(theirs, family), heads=heads)
+    try:
+        heads = wanted or read_heads(theirs, family, heads_present(with_modern_names(names, family), family))
+        return NetworkConfig(encoder=read_encoder_config(theirs, family), heads=heads)
+    except InputError:
+        raise
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:  # fields of other types
+        raise InputError(f"{folder / CONFIG} holds a field that cannot be read ({error}); copy it again") from None
 
 
 def _read_json(folder: Path) -> dict[str, Any]:

@@ -17,6 +17,10 @@ Activation = Literal["gelu_tanh", "gelu", "relu", "silu"]
 Plan = tuple[tuple[int, int], ...]
 
 
+LARGEST = {"num_layers": 4096, "num_segments": 4096}  # beyond these a mistake, not a model
+MOST = 1 << 25
+
+
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig:
     """Everything that decides what an encoder computes; a family (BERT, ALBERT, ...) is a value of this."""
@@ -66,6 +70,9 @@ class EncoderConfig:
         for name, bound in least.items():
             if getattr(self, name) < bound:
                 raise InputError(f"{name} is {getattr(self, name)} but must be {bound} or more")
+            most = LARGEST.get(name, MOST)
+            if getattr(self, name) > most:
+                raise InputError(f"{name} is {getattr(self, name):,} but must be {most:,} or less")
         if self.width % self.num_heads:
             raise InputError(
                 f"width {self.width} is not a multiple of num_heads {self.num_heads}; choose a number of heads that "

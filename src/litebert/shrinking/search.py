@@ -2,7 +2,8 @@
 
 Binary search per strategy, starting above the best so far (a model with more layers dropped is taken to be no better);
 a later strategy is tried only where it would beat the best so far. A seed is spent only while the verdict is open. The
-noise between seeds is measured, too: a loss smaller than that noise does not count as a loss, and the verdict says so.
+tolerance is a promise: a candidate passes where its loss is within it by more than chance between seeds explains. What
+all seeds together cannot tell is reported as undecided, and those layers stay.
 
 Every score is recorded when its run ends, so a search that was stopped resumes where it was, down to the step of the
 run that was interrupted.
@@ -44,14 +45,15 @@ from litebert.train.clock import StopSignal
 
 log = logging.getLogger(__name__)
 
-Reason = Literal["within the tolerance", "smaller than the noise", "too much is lost"]
+Reason = Literal["within the tolerance", "undecided", "too much is lost"]
 Score = Callable[[Layers, int], float]  # layers kept and a seed to a score: higher is better
-CERTAIN = 2.0  # standard errors: about 95%
+MOST_SEEDS = 1000  # that a search may use
+CERTAIN = 1.645  # standard errors of the loss: 95% on one side
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Whether layers can be dropped. Losses are in units of the score; ``noise`` is two standard errors of the loss."""
+    """Whether layers can be dropped. Losses are of the score; ``noise``: how far chance may move one."""
 
     strategy: str
     kept: Layers
@@ -80,26 +82,32 @@ class SearchResult:
         """The result in words."""
         if self.best is None:
             first = (
-                f"no layer can be dropped within {tolerance:g}: the smallest loss was {self.closest.loss:.4g}, by "
-                f"dropping {self.closest.dropped} ({self.closest.strategy})"
+                f"no layer is dropped for {tolerance:g}: the smallest loss was {self.closest.loss:.4g} ± "
+                f"{self.closest.noise:.2g}, by dropping {self.closest.dropped} ({self.closest.strategy})"
             )
         else:
             first = (
                 f"{layers_in_words(self.best.dropped)} can be dropped ({self.best.strategy}): the score is "
-                f"{self.best.mean:.4g}, with all layers {self.whole:.4g}, so the loss is {self.best.loss:.4g}: "
-                f"{self.best.reason}"
+                f"{self.best.mean:.4g}, with all layers {self.whole:.4g}, so the loss is {self.best.loss:.4g} "
+                f"± {self.best.noise:.2g}: {self.best.reason}"
             )
         if self.seeds == 1:
             return [first, "one seed does not show the noise: this loss may be chance; use three seeds or more"]
-        if self.noise <= tolerance:
+        open_ = [one for one in self.verdicts if one.reason == "undecided"]
+        if self.best is not None:
+            open_ = [one for one in open_ if one.dropped > self.best.dropped]
+        if not open_:
             return [first]
-        more = ""
-        if tolerance > 0:
-            more = f"use about {math.ceil(self.seeds * (self.noise / tolerance) ** 2)} seeds, or "
+        widest = max(open_, key=lambda one: (one.dropped, -one.loss))
+        gap = abs(tolerance - widest.loss)
+        enough = math.ceil(self.seeds * (widest.noise / gap) ** 2) if gap > 0 else MOST_SEEDS + 1
+        advice = (
+            f"about {enough} seeds would tell" if enough <= MOST_SEEDS else "more seeds than are practical would tell"
+        )
         return [
             first,
-            f"with {self.seeds} seeds, losses below {self.noise:.4g} cannot be distinguished from chance, which is "
-            f"more than the tolerance of {tolerance:g}; {more}raise the tolerance",
+            f"undecided: dropping {widest.dropped} ({widest.strategy}) lost {widest.loss:.4g} ± {widest.noise:.2g} "
+            f"over {widest.seeds} seeds, so its layers stay; {advice}, or choose another tolerance",
         ]
 
 
@@ -242,7 +250,7 @@ class Search:
         closest = min(self._verdicts.values(), key=lambda verdict: (verdict.loss, -verdict.dropped))
         return SearchResult(
             whole=_mean(self._whole),
-            noise=self._noise(len(self._seeds)),
+            noise=self._noise(self._whole),
             seeds=len(self._seeds),
             best=best,
             closest=closest,
@@ -290,12 +298,12 @@ class Search:
     def _verdict(self, name: str, kept: Layers) -> Verdict:
         scores = self._trials.scores(kept)
         loss = _mean(self._whole) - _mean(scores)
-        noise = self._noise(len(scores))
-        reason: Reason = "too much is lost"
-        if loss <= self._tolerance:
+        noise = self._noise(scores)
+        reason: Reason = "undecided"
+        if loss + noise <= self._tolerance:
             reason = "within the tolerance"
-        elif loss <= self._noise(len(self._seeds)):
-            reason = "smaller than the noise"
+        elif loss - noise > self._tolerance:
+            reason = "too much is lost"
         return Verdict(
             strategy=name,
             kept=kept,
@@ -304,23 +312,25 @@ class Search:
             loss=loss,
             noise=noise,
             seeds=len(scores),
-            fits=reason != "too much is lost",
+            fits=reason == "within the tolerance",
             reason=reason,
         )
 
-    def _noise(self, seeds: int) -> float:
-        """Two standard errors of the difference between all layers and a candidate with this number of seeds.
+    def _noise(self, scores: Sequence[float]) -> float:
+        """How far chance may move the difference between all layers and a candidate with these scores.
 
-        From the variation of the whole model alone: a candidate that fails with some seeds must not gain by it.
+        From the variation between the seeds of both, so that one that fails with some seeds does not gain by it.
         """
-        return CERTAIN * _deviation(self._whole) * math.sqrt(1 / len(self._whole) + 1 / seeds)
+        groups = [group for group in (self._whole, scores) if len(group) > 1]
+        if not groups:
+            return 0.0
+        squares = sum((score - _mean(group)) ** 2 for group in groups for score in group)
+        deviation = math.sqrt(squares / sum(len(group) - 1 for group in groups))
+        return CERTAIN * deviation * math.sqrt(1 / len(self._whole) + 1 / len(scores))
 
     def _is_settled(self, verdict: Verdict) -> bool:
         """Whether more seeds are unlikely to change the verdict, by all that was measured."""
-        bound = max(self._tolerance, self._noise(len(self._seeds)))
-        deviation = max(_deviation(self._whole), self._trials.deviation() or 0.0)
-        doubt = CERTAIN * deviation * math.sqrt(1 / len(self._whole) + 1 / verdict.seeds)
-        return abs(verdict.loss - bound) > doubt
+        return verdict.reason != "undecided"
 
     def _confirm(self, verdict: Verdict) -> Verdict:
         """The verdict on a winner with every seed."""

@@ -249,6 +249,12 @@ class _Attempt:
         """Train to the end; why the run failed, or nothing."""
         if resume:
             self.saver.restore(self.trainer)  # killed before anything was saved, it begins again
+        recipe, size = self.prepared.recipe, len(self.prepared.targets)
+        log.log(
+            self.settings.level,
+            "training on %s: %s steps of %d examples; the first may take a while",
+            *(self.settings.device, f"{recipe.steps:,}", min(recipe.batch, size)),
+        )
         self.result = self.trainer.fit()
         if self.collapse.verdict and not self.collapse.has_recovered():
             return self.collapse.verdict

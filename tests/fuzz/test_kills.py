@@ -1,0 +1,99 @@
+"""Runs that are killed at random moments, again and again, end as an undisturbed one does; full disks lose nothing."""
+
+import hashlib
+import json
+import random
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from fuzz_calls import CALLS, make_world
+
+KILLS = 20
+STEPS = ("steps=12", "scores=2", "batch=4")
+FORMS = {
+    "corpus build": (*CALLS["corpus build"], "--shard-tokens", "60"),
+    "pretrain": (*(word if word != "1" else "12" for word in CALLS["pretrain"][:-4]), "-o", "out", "--save-every", "1"),
+    "finetune": ("{}/model", "--data", "{}/table.csv", *STEPS, "--save-every", "1", "-o", "out"),
+    "distill": ("{}/tuned", "--data", "{}/table.csv", "--drop", "1", *STEPS, "--save-every", "1", "-o", "out"),
+    "shrink": ("{}/model", "--tolerance", "50%", "--data", "{}/table.csv", "--seeds", "2", "--strategy", "top",
+               *STEPS, "-o", "out"),
+}  # fmt: skip
+RESULTS = ("**/model.safetensors", "train-*/*.bin", "held_out-*/*.bin", "trials.jsonl")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory) -> Path:
+    return make_world(tmp_path_factory.mktemp("kills") / "world")
+
+
+def start(command: str, world: Path, folder: Path, file_bytes: int | None = None) -> "subprocess.Popen[str]":
+    words = [word.replace("{}", str(world)) for word in FORMS[command]]
+    resume = ["--resume"] if command != "corpus build" and (folder / "out/run.json").is_file() else []
+
+    def limit() -> None:
+        if file_bytes is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+
+    return subprocess.Popen(
+        [sys.executable, "-m", "litebert", *command.split(), *words, *resume],
+        cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=limit,
+    )  # fmt: skip
+
+
+def result(folder: Path) -> dict[str, str]:
+    """The digests of what a run is for; of trials only the scores, as times differ."""
+    found = {}
+    for pattern in RESULTS:
+        for path in sorted((folder / "out").glob(pattern)):
+            content = path.read_bytes()
+            if path.suffix == ".jsonl":
+                rows = [json.loads(line) for line in content.splitlines()]
+                content = repr([(row["kept"], row["seed"], row["score"]) for row in rows]).encode()
+            found[str(path.relative_to(folder))] = hashlib.sha256(content).hexdigest()
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", FORMS)
+def test_killed_at_random_moments(command, world, tmp_path):
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "killed").mkdir()
+    begun = time.monotonic()
+    assert start(command, world, tmp_path / "whole").wait() == 0
+    took = time.monotonic() - begun
+    draw, kills = random.Random(0), 0
+    while kills < KILLS:
+        running = start(command, world, tmp_path / "killed")
+        try:
+            running.wait(draw.uniform(0.2, 1.0) * took)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            running.wait()
+            kills += 1
+        else:  # it ended: what it made counts, and the next kill is for another run
+            assert running.returncode == 0, running.communicate()[1][-600:]
+            assert result(tmp_path / "killed") == result(tmp_path / "whole")
+            (tmp_path / "killed").rename(tmp_path / f"done-{kills}")
+            (tmp_path / "killed").mkdir()
+    ended = start(command, world, tmp_path / "killed")
+    said = ended.communicate()[1]
+    assert ended.returncode == 0, said[-600:]
+    assert result(tmp_path / "killed") == result(tmp_path / "whole")
+    assert not list(tmp_path.rglob(".model.*"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", FORMS)
+@pytest.mark.parametrize("kilobytes", [1, 8, 60])
+def test_a_full_disk_is_one_sentence_and_loses_nothing(command, kilobytes, world, tmp_path):
+    full = start(command, world, tmp_path, kilobytes << 10)
+    said = full.communicate()[1]
+    assert full.returncode == 2 and "Traceback" not in said, said[-600:]
+    assert sum(line.startswith("litebert: ") for line in said.splitlines()) == 1
+    again = start(command, world, tmp_path)
+    said = again.communicate()[1]
+    assert again.returncode == 0, said[-600:]
