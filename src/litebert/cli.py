@@ -14,10 +14,11 @@ from typer.core import TyperGroup
 
 from litebert import api
 from litebert.commands import show
-from litebert.commands.from_signature import add_command, as_option
+from litebert.commands.from_signature import add_command
+from litebert.commands.serve import serve
 from litebert.commands.texts import fill, order, predict
 from litebert.commands.tokenizer import show_fertility, try_tokenizer
-from litebert.errors import InputError
+from litebert.errors import InputError, as_option
 from litebert.terminal import log_to_terminal, visible
 
 TEXT, TASKS, SMALLER, MODELS = (
@@ -75,7 +76,7 @@ add_command(app, api.list_runs, show.show_runs, name="runs", panel=TEXT)
 add_command(app, api.finetune, show.show_finetune, panel=TASKS, renamed={"--settings": "--recipe"})
 add_command(app, api.evaluate, show.show_evaluation, panel=TASKS)
 add_command(app, predict, _nothing, panel=TASKS)
-add_command(app, api.serve, _nothing, panel=TASKS)
+add_command(app, serve, _nothing, panel=TASKS)
 add_command(app, fill, _nothing, panel=TASKS)
 add_command(app, order, _nothing, panel=TASKS)
 add_command(

@@ -20,3 +20,11 @@ def nearest(word: str, options: Iterable[str]) -> str:
     options = sorted(options)
     close = difflib.get_close_matches(word, options, n=1, cutoff=0.5)
     return f"; did you mean '{close[0]}'?" if close else f"; there is {', '.join(options)}"
+
+
+def as_option(error: InputError) -> str:
+    """The sentence of an error with its parameter spelt as the option that it is on the command line."""
+    sentence = str(error)
+    if error.parameter and sentence.startswith(f"{error.parameter} is"):
+        return f"--{error.parameter.replace('_', '-')}{sentence.removeprefix(error.parameter)}"
+    return sentence

@@ -237,11 +237,3 @@ def _place_words(values: dict[str, Any], declared: Mapping[str, tuple[Param, Any
         else:
             rest.append(word)
     values[SETTINGS] = rest
-
-
-def as_option(error: InputError) -> str:
-    """The sentence of an error with its parameter spelt as the option that it is on the command line."""
-    sentence = str(error)
-    if error.parameter and sentence.startswith(f"{error.parameter} is"):
-        return f"--{error.parameter.replace('_', '-')}{sentence.removeprefix(error.parameter)}"
-    return sentence

@@ -8,8 +8,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from litebert.commands.from_signature import add_command, as_option
-from litebert.errors import InputError
+from litebert.commands.from_signature import add_command
+from litebert.errors import InputError, as_option
 from litebert.parameters import Fields, Param, checked
 
 

@@ -178,9 +178,10 @@ def test_a_client_that_sends_slowly_holds_up_nobody(serve, folders):
     script = (
         "import sys; from litebert.serving import messages; import dataclasses as d;"
         "L = messages.Limits; messages.Limits = lambda **k: L(**{**k, 'receive': 0.5, 'idle': 0.7});"
-        "sys.argv[0] = 'litebert'; from litebert.cli import main; main()"
+        "from litebert.api import serve; from litebert.terminal import log_to_terminal; log_to_terminal();"
+        "serve([sys.argv[1]], port=0)"
     )
-    server = serve("serve", f"en={folders['en']}", program=[sys.executable, "-c", script])
+    server = serve(f"en={folders['en']}", program=[sys.executable, "-c", script])
     with (
         socket.create_connection(("127.0.0.1", server.port)) as headers,
         socket.create_connection(("127.0.0.1", server.port)) as body,
