@@ -13,6 +13,7 @@ import resource
 import socket
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -93,9 +94,11 @@ class Connection(HttpToolsProtocol):
 class DrainingServer(uvicorn.Server):
     """uvicorn's server with an end that loses nothing."""
 
-    def __init__(self, config: uvicorn.Config, service: Service, grace: float) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service, listening: socket.socket, grace: float) -> None:
         super().__init__(config)
         self.service, self.grace = service, grace
+        self._door = listening.dup()  # the loop closes the other
+        self._door.setblocking(False)
         self._leaving_since: float | None = None
         self._door_closed_at: float | None = None
 
@@ -114,18 +117,31 @@ class DrainingServer(uvicorn.Server):
             if gone >= self.grace:
                 self.service.accepting = False
                 if self.service.in_progress == 0 or gone > self.grace + self._longest():
-                    self._close_door()
+                    await self._close_door()
         return await super().on_tick(counter)
 
-    def _close_door(self) -> None:
+    async def _close_door(self) -> None:
         """Take no more connections; those that were just taken may still ask, and are told that the server leaves."""
         now = time.monotonic()
         if self._door_closed_at is None:
             self._door_closed_at = now
             for server in self.servers:
                 server.close()
+            await self._let_in_who_waits()
         elif now - self._door_closed_at > LAST_WORDS or not self.server_state.connections:
             self.should_exit = True
+
+    async def _let_in_who_waits(self) -> None:
+        """Take the connections that the system took for us already; it would cut them off with the socket."""
+
+        def protocol() -> Connection:
+            return Connection(self.config, self.server_state, self.lifespan.state)
+
+        with self._door, suppress(OSError):  # BlockingIOError: there are no more
+            while True:
+                taken, _ = self._door.accept()
+                taken.setblocking(False)
+                await asyncio.get_running_loop().connect_accepted_socket(protocol, taken)
 
     def _longest(self) -> float:
         """The longest that an accepted request can take."""
@@ -188,7 +204,7 @@ def serve_models(
     shown = f"[{address}]" if ":" in address else address
     log.info(f"serving {', '.join(one.name for one in models)} on http://{shown}:{number} with {count} threads")
     try:
-        DrainingServer(config, service, grace).run(sockets=[listening])
+        DrainingServer(config, service, listening, grace).run(sockets=[listening])
         log.info("all requests are answered")
     finally:
         lines.stop()
