@@ -42,7 +42,7 @@ class Served:
         """What it can be asked for, by the names of the routes."""
         heads, task = self.model.heads, self.model.task
         found = ["embeddings"]
-        if task is not None:
+        if task is not None and KINDS[task.kind].head:  # what was tuned for vectors has none
             found.append("predict")
             if task.kind in ("regress", "classify") and (task.pairs or not task.text):
                 found.append("rerank")

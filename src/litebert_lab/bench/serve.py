@@ -69,7 +69,7 @@ class Running:
         self.errors = scratch / f"{name}.txt"
         with self.errors.open("wb") as errors:
             self.process = subprocess.Popen(
-                command, stdout=subprocess.DEVNULL, stderr=errors, env=environment, start_new_session=True
+                command, stdout=subprocess.DEVNULL, stderr=errors, env=environment, cwd=scratch, start_new_session=True
             )
         self.missing = self._wait()
 

@@ -44,7 +44,7 @@ class Server:
     ) -> None:
         command = program or [sys.executable, "-m", "litebert", "serve"]
         self.process = subprocess.Popen(
-            [*command, *words, "--port", "0"],
+            [*command, *words, *([] if "--port" in words else ["--port", "0"])],
             stderr=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": str(SOURCE), **(environment or {})},
         )

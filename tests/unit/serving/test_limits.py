@@ -219,6 +219,17 @@ def test_requests_in_one_packet_are_all_answered_in_order(server):
     assert found.index(b'"ok"') < found.index(b'"ready"')
 
 
+def test_two_processes_share_a_port(serve, folders):
+    first = serve(f"en={folders['en']}", "--reuse-port")
+    second = serve(f"en={folders['en']}", "--reuse-port", "--port", first.port)
+    assert [first.ask("/fill", {"inputs": "the [MASK]"}).status for _ in range(40)] == [200] * 40
+    assert second.stop() == 0
+    assert first.ask("/fill", {"inputs": "the [MASK]"}).status == 200  # the other is gone, this one goes on
+    assert first.stop() == 0
+    asked = [sum('"route":"/fill"' in line for line in server.lines) for server in (first, second)]
+    assert sum(asked) == 41 and all(asked)
+
+
 def test_sigterm_under_load_loses_nothing(serve, folders):
     server = serve(f"deep={folders['deep']}", "--threads", "1", "--no-log-requests", "--grace", "0.3")
     statuses, lock = [], threading.Lock()
