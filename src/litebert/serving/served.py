@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from litebert.errors import InputError, nearest
+from litebert.errors import InputError
 from litebert.parameters import named_source
 from litebert.runtime import Runtime, is_exported
 from litebert.serving.messages import ModelInfo, Refusal, TaskInfo
@@ -157,10 +157,8 @@ def _load(name: str, source: str, device: str) -> Served:
         except ModuleNotFoundError as error:
             if error.name != "torch":
                 raise
-            hint = "" if Path(source).is_dir() else nearest(source, [])
             raise InputError(
-                f"{source} is not an exported folder, and to serve others needs torch; export it with `litebert export`"
-                f"{hint}",
+                f"{source} is not an exported folder, and others need torch; export it with `litebert export`",
                 parameter="models",
             ) from None
         loaded = load(source, device=device)

@@ -115,6 +115,10 @@ def folders(tmp_path_factory) -> dict[str, Path]:
         "choice": tuned_model(tokenizer, "choice"),
         "span": tuned_model(tokenizer, "span", has_null=True),
     }
+    early = tuned_model(tokenizer, "classify")
+    texts = [f"the {word} {other}" for word in ("cat", "dog", "mat", "a", "on") for other in ("sat", "ran", "far", ".")]
+    early.add_exits({"text": texts * 3, "label": ["no", "yes", "maybe"] * 20})
+    models["early"] = early
     made = {name: model.export(folder / name, standard=False).folder for name, model in models.items()}
     models["labels"].save(folder / "torch")
     return made | {"torch": folder / "torch"}

@@ -87,6 +87,17 @@ def test_predictions(server, local, name):
     assert single == answer.json["results"][:1]
 
 
+@pytest.mark.parametrize("exits", [True, 0.35, 2])
+def test_early_exits(server, local, exits):
+    texts = ["the cat", "a dog ran far", "the mat"]
+    found = server.ask("/predict", {"inputs": texts, "model": "early", "exits": exits}).json["results"]
+    assert [row["probabilities"] for row in found] == [
+        dict(one.probabilities) for one in local("early").predict(texts, exits=exits)
+    ]
+    if exits == 0.35:
+        assert found != server.ask("/predict", {"inputs": texts, "model": "early"}).json["results"]
+
+
 def test_one_input_needs_no_list(server):
     for name in ("labels", "tickets", "span"):
         row = ROWS[name][0]
