@@ -6,12 +6,12 @@ import sys
 
 from litebert.api import serve
 from litebert.errors import InputError, as_option
-from litebert.terminal import log_to_terminal
+from litebert.terminal import log_to_terminal, visible
 
 if __name__ == "__main__":
     log_to_terminal()
     try:
         serve(**json.loads(sys.argv[1]))
     except InputError as error:
-        print(f"litebert: {as_option(error)}", file=sys.stderr)
+        print(f"litebert: {visible(as_option(error))}", file=sys.stderr)
         sys.exit(2)
