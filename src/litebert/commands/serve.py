@@ -1,7 +1,7 @@
 """``litebert serve``: checks its options and then makes way for the server, in the same process.
 
-What reads a command line is 20 MB that a server would keep for as long as it runs, a seventh of its memory. So this file
-is also a program: ``python -m litebert.commands.serve '{"models": ["small"]}'`` serves with the parameters of
+What reads a command line is 20 MB that a server would keep for as long as it runs, a seventh of its memory. So this
+file is also a program: ``python -m litebert.commands.serve '{"models": ["small"]}'`` serves with the parameters of
 ``litebert.api.serve``, and needs no typer.
 """
 
