@@ -3,9 +3,9 @@
     git clone https://github.com/jason-feng/wikiVisual
     git clone https://github.com/ZhouYii/PatchedDistro
     git clone https://github.com/mlschmitt/classic-books-markdown
-    git clone https://github.com/rcdm-uga/Gutenberg_Text
+    ...
     python -m litebert_lab.litebert_en.clean --wiki-long wikiVisual --wiki-short PatchedDistro \\
-        --books classic-books-markdown --gutenberg Gutenberg_Text -o clean
+        --books classic-books-markdown --gutenberg Gutenberg_Text --reddit reddit-top-2.5-million -o clean
 
 The folder gets SOURCE.txt for each, counts.json (what was left out and why) and samples/ (forty of each to look at).
 The order matters: of two copies the first is kept, so the cleaner sources come first.
@@ -13,13 +13,24 @@ The order matters: of two copies the first is kept, so the cleaner sources come 
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from litebert_lab.litebert_en import books, wikipedia
+from litebert_lab.litebert_en import books, marked_up, posts, wikipedia
 from litebert_lab.litebert_en.prose import Seen
 from litebert_lab.litebert_en.sources import SOURCES, Source, listing, read
 from litebert_lab.litebert_en.tally import KEPT, Tally, as_table, write_tallies
+
+# By the beginning of a source's name.
+READERS: dict[str, Callable[[str, str, Tally], Iterator[list[str]]]] = {
+    "wiki": wikipedia.articles,
+    "books": books.markdown_chapters,
+    "gutenberg": books.gutenberg_chapters,
+    "reddit": posts.reddit_posts,
+    "podcasts": posts.transcript,
+    "opinions": marked_up.opinions,
+    "textbook": marked_up.textbook_modules,
+}
 
 
 def documents(source: Source, clone: Path, tally: Tally) -> Iterator[list[str]]:
@@ -30,12 +41,8 @@ def documents(source: Source, clone: Path, tally: Tally) -> Iterator[list[str]]:
     for path, text in read(clone, files):
         if text is None:
             tally.document("file missing in this copy", [])
-        elif source.name.startswith("wiki"):
-            yield from wikipedia.articles(text, tally)
-        elif source.name == "books":
-            yield from books.markdown_chapters(path, text, tally)
         else:
-            yield from books.gutenberg_chapters(path, text, tally)
+            yield from READERS[source.name.partition("-")[0]](path, text, tally)
 
 
 def clean(source: Source, clone: Path, seen: Seen, path: Path) -> Tally:

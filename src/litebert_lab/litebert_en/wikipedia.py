@@ -51,7 +51,7 @@ DASH = re.compile(r"\s*(?:—|--)\s*(?=[\"'(]?\w)")
 ENDS = tuple(".!?\"')")
 
 
-def articles(text: str, tally: Tally) -> Iterator[list[str]]:
+def articles(path: str, text: str, tally: Tally) -> Iterator[list[str]]:
     """The articles of a file that have enough prose."""
     for title, body in DOCUMENT.findall(text):
         lines = [line for line in body.split("\n")[1:] if line and not line.isspace()]

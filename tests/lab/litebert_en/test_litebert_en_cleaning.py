@@ -88,7 +88,7 @@ def test_an_article_ends_at_its_references_and_stubs_are_left_out():
         f'<doc id="3" url="u" title="List of houses">\nList of houses\n\n{LONG}\n{LONG}\n\n</doc>\n'
     )
     tally = Tally()
-    assert list(wikipedia.articles(text, tally)) == [[LONG, LONG]]
+    assert list(wikipedia.articles("", text, tally)) == [[LONG, LONG]]
     assert tally.counts["references and links"].paragraphs == 2
     assert tally.counts["stub"].documents == 1
     assert tally.counts["list by its title"].documents == 1
@@ -191,7 +191,9 @@ def clone(tmp_path):
 
 
 def test_a_source_is_read_from_git_and_each_text_kept_once(clone, tmp_path):
-    source = sources.Source(name="wiki-long", repository="a/b", commit="HEAD", files=r"text/A[A-Z]/wiki_\d+")
+    source = sources.Source(
+        name="wiki-long", repository="a/b", commit="HEAD", files=r"text/A[A-Z]/wiki_\d+", licence=""
+    )
     tally = clean.clean(source, clone, Seen(), tmp_path / "out.txt")
     assert (tmp_path / "out.txt").read_text() == f"{LONG}\n{LONG} Not again.\n\n"
     assert tally.counts[KEPT].documents == 1

@@ -32,9 +32,9 @@ def clean(tmp_path_factory):
 def mixed(clean, tmp_path_factory):
     """The text, and the documents in its order."""
     by_source = {path.stem: mix.spans(path) for path in clean.glob("*.txt")}
-    order = mix.mixture(by_source, 0)
+    order = mix.halves(by_source, 0)
     path = tmp_path_factory.mktemp("mixed") / "en.txt"
-    return path, order, mix.write(clean, order, path)
+    return path, order, mix.write(clean, order, path, None)
 
 
 def test_half_is_wikipedia_and_half_is_books(mixed):
@@ -58,8 +58,32 @@ def test_every_document_is_whole_and_there_once(mixed, clean):
 
 def test_the_seed_decides_the_order(clean):
     by_source = {path.stem: mix.spans(path) for path in clean.glob("*.txt")}
-    assert mix.mixture(by_source, 1) == mix.mixture(by_source, 1)
-    assert mix.mixture(by_source, 1) != mix.mixture(by_source, 2)
+    assert mix.halves(by_source, 1) == mix.halves(by_source, 1)
+    assert mix.halves(by_source, 1) != mix.halves(by_source, 2)
+
+
+def test_shares_take_so_much_of_each_source(clean, tmp_path):
+    names = ["books", "wiki-short"]
+    by_source = {name: mix.spans(clean / f"{name}.txt") for name in names}
+    order = mix.shares(by_source, {"books": 1000, "wiki-short": 10**9}, 0)
+    figures = mix.write(clean, order, tmp_path / "en.txt", None)
+    largest = max(span.size for span in by_source["books"])
+    assert 1000 <= figures["books"]["bytes"] < 1000 + largest
+    assert figures["wiki-short"]["documents"] == 60
+    assert [span.source for span in order] != sorted(span.source for span in order)
+
+
+def test_paragraphs_with_a_sentence_of_a_test_set_are_left_out(clean, tmp_path):
+    (tmp_path / "glue").mkdir()
+    cell = "So it goes. THE books number 3 - has a line number 4!"
+    (tmp_path / "glue" / "dev.tsv").write_text(f"id\ttext\n1\t{cell}\n", encoding="utf-8")
+    without = mix.test_sentences([tmp_path / "glue"], clean / "books.txt")
+    order = mix.spans(clean / "books.txt")
+    figures = mix.write(clean, order, tmp_path / "en.txt", without)
+    left = (tmp_path / "en.txt").read_text(encoding="utf-8")
+    assert figures["books"]["paragraphs_of_tests"] == 1
+    assert "number 3 has a line number 4." not in left
+    assert "number 3 has a line number 3." in left and "number 4 has a line number 4." in left
 
 
 @pytest.fixture(scope="module")
