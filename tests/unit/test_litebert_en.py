@@ -11,6 +11,7 @@ from litebert import shipped_models
 from litebert.fill import read_clozes, score_clozes, shares
 
 FOLDER = shipped_models.SHIPPED / "litebert-en"
+NAMES = ("litebert-en", "litebert-en-2")
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -19,14 +20,17 @@ def model():
     return package.load("litebert-en")
 
 
-def test_it_is_there_whole_and_small():
-    assert "litebert-en" in shipped_models.shipped_names()
-    shipped_models.check_shipped(FOLDER)
-    assert sum(path.stat().st_size for path in FOLDER.iterdir()) <= 25_000_000
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_there_whole_and_small(name):
+    folder = shipped_models.SHIPPED / name
+    assert name in shipped_models.shipped_names()
+    shipped_models.check_shipped(folder)
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= 25_000_000
 
 
-def test_the_files_name_no_place_of_the_machine_that_made_them():
-    for path in FOLDER.iterdir():
+@pytest.mark.parametrize("name", NAMES)
+def test_the_files_name_no_place_of_the_machine_that_made_them(name):
+    for path in (shipped_models.SHIPPED / name).iterdir():
         if path.suffix in (".md", ".json") and path.name != "tokenizer.json":
             assert not re.search(r"/(tmp|home|root|work)/", path.read_text(encoding="utf-8")), path.name
 

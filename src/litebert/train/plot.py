@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 PICTURE = "loss.png"
 COLOURS = ("#1f5fa8", "#c8553d", "#4f8a3c", "#7a5195")
-OTHER_DEPTHS = ("depth_", "shallow_", "taught_")  # of elastic runs: a picture of all would show none
+LEFT_OUT = ("depth_", "shallow_", "taught_", "averaged_")  # other depths, averages: a picture of all would show none
 WORDS = {"mlm": "masked words", "order": "sentence order"}
 Values = npt.NDArray[np.float64]
 
@@ -120,7 +120,7 @@ def _names(rows: Sequence[Row], ending: str) -> list[str]:
     return [
         name
         for name in dict.fromkeys(name for row in rows for name in row if name.endswith(ending))
-        if _points(rows, name)[0].size and not name.startswith(OTHER_DEPTHS)
+        if _points(rows, name)[0].size and not name.startswith(LEFT_OUT)
     ]
 
 

@@ -13,7 +13,7 @@ from litebert import shipped_models
 from litebert.checkpoints.folder import save_model
 from litebert.errors import InputError
 from litebert.nn.config import family_config
-from litebert.nn.network import pretraining_network
+from litebert.nn.network import HeadsConfig, Network, NetworkConfig, pretraining_network
 from litebert.runs import write_run
 from litebert_lab.litebert_en import results, ship
 
@@ -96,3 +96,19 @@ def test_shipped_is_half_as_large_checked_and_with_its_card(monkeypatch, tmp_pat
     (folder / "README.md").write_text("another")
     with pytest.raises(InputError, match="damaged"):
         litebert.load("little-en", device="cpu")
+
+
+def test_shipped_leaves_out_the_detection_head(monkeypatch, tmp_path, letter_tokenizer):
+    monkeypatch.setattr(shipped_models, "SHIPPED", tmp_path / "models")
+    tokenizer = letter_tokenizer("albert")
+    sizes = {"vocab_size": tokenizer.vocab_size, "width": 16, "embedding_width": 8, "num_heads": 2, "num_layers": 2}
+    encoder = family_config({"feed_forward_width": 32, "max_positions": 16, **sizes})
+    heads = HeadsConfig(names=("masked_lm", "order", "replaced"))
+    network = Network(NetworkConfig(encoder=encoder, heads=heads))
+    save_model(tmp_path / "run", network, tokenizer, verb="test")
+    ship.ship(str(tmp_path / "run"), "little-en", None)
+    ours = litebert.load("little-en", device="cpu").network
+    assert set(ours.heads) == {"masked_lm", "order"}
+    torch.testing.assert_close(
+        ours.heads["order"].weight, network.heads["order"].weight, rtol=2**-8, atol=1e-6, check_dtype=False
+    )
