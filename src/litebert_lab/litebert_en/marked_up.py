@@ -51,7 +51,7 @@ def opinions(path: str, text: str, tally: Tally) -> Iterator[list[str]]:
     """The opinion in a file, if it is one and not an order."""
     record = json.loads(text)
     source = record.get("html_lawbox") or record.get("html") or ""
-    paragraphs = []
+    paragraphs: list[str] = []
     for attributes, body in HTML_PARAGRAPH.findall(source):
         if "footnote" in attributes or "case_cite" in attributes:
             continue

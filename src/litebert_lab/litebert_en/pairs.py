@@ -32,7 +32,7 @@ from litebert_lab.litebert_en.prose import fault, letters_of
 from litebert_lab.litebert_en.sources import SOURCES, Source, listing, read
 from litebert_lab.litebert_en.tally import Tally
 
-REDDIT = Source("reddit", "umbrae/reddit-top-2.5-million", "d0efcade504b8ed735a48ddc2b15552fa924c9d9", r"data/.*\.csv")
+REDDIT = next(source for source in SOURCES if source.name == "reddit")
 WIKIPEDIA = tuple(source for source in SOURCES if source.name.startswith("wiki"))
 Lines = Iterator[tuple[str, tuple[str, ...]]]  # a kind of line and its one or two texts
 

@@ -27,12 +27,11 @@ def ship(model: str, name: str, card: Path | None) -> Path:
     """Write the folder of a shipped model."""
     folder, source = shipped_models.SHIPPED / name, model_folder(model)
     loaded = load_model(model, dtype=torch.bfloat16)
+    network = _without_detection(loaded.network)
     kept = [source / file for file in (TASK_FILE, *SENTENCE_FILES) if (source / file).is_file()]
     files = {str(path.relative_to(source)): path.read_text("utf-8") for path in kept}
     settings = {"dtype": "bfloat16", "name": name}
-    save_model(
-        folder, _without_detection(loaded.network), loaded.tokenizer, verb="convert", settings=settings, files=files
-    )
+    save_model(folder, network, loaded.tokenizer, verb="convert", settings=settings, files=files)
     tokenizer = folder / "tokenizer.json"
     if tokenizer.is_file():  # without line breaks and indents it is 1.3 MB in place of 2.3
         content = json.loads(tokenizer.read_text(encoding="utf-8"))

@@ -97,7 +97,7 @@ def test_the_file_has_no_test_data_no_copies_and_few_of_one_template(tmp_path, m
     for words in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-qm", "x"]):
         subprocess.run(["git", "-C", str(clone), *words], check=True)
     head = subprocess.run(["git", "-C", str(clone), "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
-    source = pairs.Source("reddit", pairs.REDDIT.repository, head.stdout.strip(), pairs.REDDIT.files)
+    source = pairs.Source("reddit", pairs.REDDIT.repository, head.stdout.strip(), pairs.REDDIT.files, licence="")
     monkeypatch.setattr(pairs, "REDDIT", source)
     (tmp_path / "test").mkdir()
     (tmp_path / "test" / "STS.input.txt").write_text("a man sings\tthe man plays the guitar.\n")
