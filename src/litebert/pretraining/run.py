@@ -151,7 +151,7 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, callbacks: Sequence[Call
         peak=peak if ranks.first else 0.0,
     )
     if settings.resume and not saver.restore(trainer):
-        raise InputError(f"{settings.out} holds no saved state to resume; leave --resume out to begin")
+        log.info("no state was saved in %s; the run begins again", settings.out)
     if missing := trainer.stage_at(trainer.progress()).missing:
         raise InputError(missing)
     result = trainer.fit()
