@@ -55,7 +55,11 @@ def _weights_file(folder: Path) -> Path | None:
 
 def write_tensors(folder: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write ``model.safetensors``; the caller makes the folder appear at once."""
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / SAFETENSORS, {"format": "pt"})
+    whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    try:
+        save_file(whole, folder / SAFETENSORS, {"format": "pt"})
+    except SafetensorError as error:  # how the library reports a full disk
+        raise InputError(f"the model cannot be written to {folder.parent} ({error}); free some space") from None
 
 
 def _shard_index(index: Path) -> dict[str, str]:
