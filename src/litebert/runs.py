@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from litebert.errors import InputError
 from litebert.terminal import text_width
@@ -45,12 +45,26 @@ Status = Literal["running", "finished", "stopped", "diverged"]
 
 def write_atomically(path: Path, text: str) -> None:
     """Write a small text file so that a reader sees the old one or the new one, never a part."""
+    with new_file(path) as file:
+        file.write(text)
+
+
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[TextIO]:
+    """A text file that gets its name only when it is complete.
+
+    A device or a pipe (/dev/null, /dev/stdout) is written to: a file with its name would take its place.
+    """
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file to write")
+    if path.exists() and not path.is_file():
+        with path.open("w", encoding="utf-8", newline="") as file:
+            yield file
+        return
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())  # or a loss of power could leave the new name with nothing in it
         Path(temporary).chmod(0o644)

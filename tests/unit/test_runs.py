@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -18,12 +19,14 @@ from litebert.runs import (
     check_run_folder,
     is_in_use,
     list_runs,
+    new_file,
     parent_of,
     parents_among,
     read_run,
     standing,
     tree,
     update_run,
+    write_atomically,
     write_run,
 )
 
@@ -265,3 +268,24 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="no room left on the disk"), RunLock(tmp_path / "run"):
         pass
     assert not (tmp_path / "run").exists()
+
+
+def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text(encoding="utf-8")), daemon=True)
+    reader.start()
+    write_atomically(pipe, "all of it\n")
+    reader.join(timeout=10)
+    assert read == ["all of it\n"]
+    assert pipe.is_fifo() and list(tmp_path.iterdir()) == [pipe]
+
+
+def test_a_file_that_is_not_finished_leaves_the_old_one(tmp_path):
+    path = tmp_path / "figures.txt"
+    write_atomically(path, "old")
+    with pytest.raises(KeyError), new_file(path) as file:
+        file.write("half of the n")
+        raise KeyError
+    assert path.read_text(encoding="utf-8") == "old" and list(tmp_path.iterdir()) == [path]

@@ -172,6 +172,7 @@ def predict(
     if output is not None and not output.absolute().parent.is_dir():
         raise InputError(f"there is no folder '{output.absolute().parent}' to write {output.name} to")
     from litebert.api import load
+    from litebert.runs import new_file
     from litebert.tasks.tables import read_inputs
     from litebert.terminal import progress
 
@@ -185,21 +186,16 @@ def predict(
         if not _write(sys.stdout, items, predict_items, spec, chosen):
             typer.echo(f"nothing was predicted: {source or 'standard input'} holds no texts", err=True)
         return
-    unfinished = output.with_name(f".{output.name}.part")
     count = 0
-    try:
-        with unfinished.open("w", encoding="utf-8", newline="") as handle, progress() as show:
+    with new_file(output) as handle, progress() as show:
 
-            def predict_some(some: "list[Item]") -> "list[ItemPrediction]":
-                nonlocal count
-                found = predict_items(some, report=lambda done: show(f"{count + done:,} texts"))
-                count += len(some)
-                return found
+        def predict_some(some: "list[Item]") -> "list[ItemPrediction]":
+            nonlocal count
+            found = predict_items(some, report=lambda done: show(f"{count + done:,} texts"))
+            count += len(some)
+            return found
 
-            _write(handle, items, predict_some, spec, chosen)
-        unfinished.replace(output)
-    finally:
-        unfinished.unlink(missing_ok=True)
+        _write(handle, items, predict_some, spec, chosen)
     typer.echo(f"wrote {count:,} predictions to {output}", err=True)
 
 
