@@ -59,11 +59,11 @@ def test_binary_search_needs_few_measurements():
 @pytest.mark.parametrize("draw", range(20))
 def test_planted_layers_are_found_in_noise_far_below_their_worth(draw):
     depth, idle = 12, {3, 4, 8, 11}
-    score = planted(depth, idle, noise=0.2)
+    score = planted(depth, idle, noise=0.3)
     trials = Trials(lambda kept, seed: score(kept, seed + 1000 * draw))
-    found = Search(depth, rules(depth, idle), trials, tolerance=1.0, seeds=[0, 1, 2]).run()
+    found = Search(depth, rules(depth, idle), trials, tolerance=1.0, seeds=range(6)).run()
     assert set(found.best.kept) == set(range(1, 13)) - idle
-    assert found.best.seeds == 3 and found.noise > 0
+    assert found.best.seeds == 6 and found.noise > 0
     assert trials.measured < 3 * len(found.verdicts)  # clear cases took one seed
 
 
@@ -80,7 +80,7 @@ def test_what_seeds_cannot_tell_is_reported_as_undecided_and_not_dropped():
     assert "undecided: dropping 1 (top) lost 0.5" in said[1] and "over 3 seeds, so its layers stay" in said[1]
 
 
-@pytest.mark.parametrize("truth", [0.4, 0.9, 1.1, 2.3])
+@pytest.mark.parametrize("truth", [0.4, 1.1, 2.3])
 def test_a_tolerance_is_a_promise(truth):
     """Over many searches with other seeds, layers whose true loss is above the tolerance go in one of ten at most."""
 
@@ -92,7 +92,7 @@ def test_a_tolerance_is_a_promise(truth):
         return Search(4, {"top": rules(4)["top"]}, Trials(score), tolerance=1.0, seeds=range(6)).run().best is not None
 
     share = sum(dropped(draw) for draw in range(200)) / 200
-    assert share <= 0.1 if truth > 1.0 else share > 0.1 or truth == 0.9
+    assert share <= 0.1 if truth > 1.0 else share > 0.3
 
 
 def test_the_closest_candidate_is_reported_when_none_fits():
