@@ -15,6 +15,7 @@ from litebert.corpus.build import BuildSettings, build_store
 from litebert.errors import InputError
 from litebert.pretraining.recipe import Recipe
 from litebert.pretraining.run import pretrain
+from litebert.shipped_models import CHECKSUMS
 from litebert.train.metrics import read_metrics
 from litebert.train.objective import Learner
 from litebert.train.settings import Bound
@@ -242,6 +243,7 @@ def test_a_store_of_another_vocabulary_is_refused_for_a_trained_model(store, tmp
     names = sorted(vocabulary, key=vocabulary.get)[-2:]
     vocabulary[names[0]], vocabulary[names[1]] = vocabulary[names[1]], vocabulary[names[0]]
     (model / "tokenizer.json").write_text(json.dumps(other))
+    (model / CHECKSUMS).unlink()  # the change is on purpose
     with pytest.raises(InputError, match=r"built with another vocabulary than that of .*; build it again with"):
         pretrain(settings(store, tmp_path / "on", source=str(tmp_path / "first")))
     assert not (tmp_path / "on" / "run.json").exists()
