@@ -34,7 +34,7 @@ class Part:
 
     @property
     def missing(self) -> str:
-        """Why the run cannot go on here, if the store is not on this machine."""
+        """Why the run cannot continue here, if the store is not on this machine."""
         sentence = f"the next part of the text, {self.folder}, is not on this machine; put it there, or take the run "
         return "" if self.store else sentence + "folder to where it is, and continue with --resume"
 

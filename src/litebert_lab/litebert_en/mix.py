@@ -94,7 +94,7 @@ def write(clean: Path, order: list[Span], path: Path, without: TestSentences | N
     return figures
 
 
-def test_sentences(folders: list[Path], sample: Path) -> TestSentences:
+def sentences_of_tests(folders: list[Path], sample: Path) -> TestSentences:
     """What ``--without`` names."""
     with sample.open(encoding="utf-8") as file:
         return TestSentences(texts_of_tables(folders), itertools.islice(file, SAMPLE_LINES))
@@ -115,7 +115,7 @@ def main() -> None:
     names = list(sizes) or [*WIKIPEDIA, FIRST_BOOKS, MORE_BOOKS]
     by_source = {name: spans(asked.clean / f"{name}.txt") for name in names}
     order = shares(by_source, sizes, asked.seed) if sizes else halves(by_source, asked.seed)
-    without = test_sentences(asked.without, asked.clean / f"{names[0]}.txt") if asked.without else None
+    without = sentences_of_tests(asked.without, asked.clean / f"{names[0]}.txt") if asked.without else None
     if without is not None:
         print(f"{len(without):,} sentences of test sets to look for", flush=True)
     figures = write(asked.clean, order, asked.out, without)

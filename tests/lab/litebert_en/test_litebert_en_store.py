@@ -77,7 +77,7 @@ def test_paragraphs_with_a_sentence_of_a_test_set_are_left_out(clean, tmp_path):
     (tmp_path / "glue").mkdir()
     cell = "So it goes. THE books number 3 - has a line number 4!"
     (tmp_path / "glue" / "dev.tsv").write_text(f"id\ttext\n1\t{cell}\n", encoding="utf-8")
-    without = mix.test_sentences([tmp_path / "glue"], clean / "books.txt")
+    without = mix.sentences_of_tests([tmp_path / "glue"], clean / "books.txt")
     order = mix.spans(clean / "books.txt")
     figures = mix.write(clean, order, tmp_path / "en.txt", without)
     left = (tmp_path / "en.txt").read_text(encoding="utf-8")
