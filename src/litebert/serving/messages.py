@@ -34,7 +34,7 @@ class Limits:
 
 
 class Refusal(Exception):  # noqa: N818  # not a failure of the server: an answer
-    """Why a request is not answered, as its client is told."""
+    """The reason sent to a client whose request is refused."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """Figures for Prometheus: what was answered and refused, how long it took, and what waits, in its text format.
 
-Labels are routes, models and statuses that exist here, never words of a client, so that there are only so many.
+Labels are routes, models and statuses that exist here, never text from a client, so that their number is bounded.
 """
 
 from bisect import bisect_left

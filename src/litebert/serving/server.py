@@ -1,6 +1,6 @@
 """A running server: the socket, connections with limits of their own, log lines that never block, and a quiet end.
 
-uvicorn does the rest. On SIGTERM the server says at ``/ready`` that it is leaving, goes on answering for a moment while
+uvicorn does the rest. On SIGTERM the server says at ``/ready`` that it is leaving, keeps answering for a moment while
 load balancers notice, refuses new work, finishes all it has accepted, and ends. A second signal ends it at once.
 """
 
@@ -121,7 +121,7 @@ class DrainingServer(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def _close_door(self) -> None:
-        """Take no more connections; those that were just taken may still ask, and are told that the server leaves."""
+        """Take no more connections; those just taken may still ask, and are answered that the server is stopping."""
         now = time.monotonic()
         if self._door_closed_at is None:
             self._door_closed_at = now
