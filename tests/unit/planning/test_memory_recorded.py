@@ -1,4 +1,4 @@
-"""The predicted peak of a pretraining step against figures of an H200, recorded there by test_memory_cuda.py."""
+"""The predicted peak of a pretraining step against figures of whole models, recorded on an H200."""
 
 from collections.abc import Callable
 
@@ -7,8 +7,8 @@ import pytest
 from litebert.planning.count import Memory
 
 # (model, tokens, length, precision, compiled, the allocator's peak in bytes without and with checkpointing), as
-# `pytest -m gpu -s tests/unit/plan/test_memory_cuda.py` prints them; None: not measured since each layer is a graph of
-# its own when compiled with checkpointing (the two that are there come from a profile of the same step, docs/LOG.md)
+# `litebert plan MODEL --device here --measure --tokens N` measures them; None: not measured since each layer is a graph
+# of its own when compiled with checkpointing (the two that are there come from a profile of the same step, docs/LOG.md)
 WIDE = [
     ("albert-base-v2", 16384, 512, "bf16", False, 6.595e9, 1.71e9),
     ("albert-base-v2", 16384, 128, "bf16", False, 6.595e9, 1.71e9),
