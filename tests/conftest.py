@@ -12,6 +12,7 @@ import torch
 from litebert.analyse.inputs import Inputs
 from litebert.cli import main
 from litebert.nn.network import Network
+from litebert.train.plot import Plot
 from litebert_lab.cli import main as lab_main
 
 ROOT = Path(__file__).parents[1]
@@ -60,6 +61,18 @@ def messages() -> Iterator[list[str]]:
     yield found
     log.removeHandler(handler)
     log.setLevel(level)
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs draw no curves, which takes as long as a toy's training, but for tests that ask for ``pictures``."""
+    if "pictures" not in request.fixturenames:
+        monkeypatch.setattr(Plot, "on_end", lambda *_: None)
+
+
+@pytest.fixture
+def pictures() -> None:
+    """Runs draw their curves."""
 
 
 @pytest.fixture(scope="session")

@@ -9,10 +9,6 @@ import pytest
 import yaml
 
 
-def litebert(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "litebert", *words], capture_output=True, text=True)
-
-
 @pytest.mark.parametrize(
     "code", ["import litebert", "import litebert.cli", "from litebert.nn.config import preset_config"]
 )
@@ -22,24 +18,26 @@ def test_nothing_heavy_is_imported_before_it_is_needed(code):
     assert subprocess.run([sys.executable, "-c", check], capture_output=True, text=True).stdout == "[]\n"
 
 
-def test_help_names_the_verbs():
-    text = litebert("--help").stdout
-    for verb in ("ls", "show", "convert", "plan"):
-        assert verb in text
+def test_a_process_of_its_own_gives_the_code_and_the_sentence():
+    """The other tests call the command line in their own process, which saves its start."""
+    done = subprocess.run([sys.executable, "-m", "litebert", "plan", "albert-bsae"], capture_output=True, text=True)
+    assert done.returncode == 2 and not done.stdout
+    assert "did you mean 'albert-base'?" in done.stderr and len(done.stderr.strip().splitlines()) == 1
 
 
-def test_help_goes_from_text_to_a_model_to_answers():
-    text = litebert("--help").stdout
+def test_help_goes_from_text_to_a_model_to_answers(litebert):
+    code, text, _ = litebert("--help")
+    assert code == 0 and all(verb in text for verb in ("ls", "show", "convert", "plan"))
     places = [
         text.index(f"\u2502 {verb} ") for verb in ("tokenizer", "corpus", "pretrain", "finetune", "predict", "shrink")
     ]
     assert places == sorted(places)
 
 
-def test_the_version_is_told():
+def test_the_version_is_told(litebert):
     from litebert.version import __version__
 
-    assert litebert("--version").stdout == f"litebert {__version__}\n"
+    assert litebert("--version")[1] == f"litebert {__version__}\n"
 
 
 @pytest.mark.parametrize(
@@ -61,10 +59,10 @@ def test_where_a_verb_writes_to_is_said_in_the_same_way_everywhere(verb):
     assert {"--out", "-o"} <= names
 
 
-def test_ls_and_show():
-    names = [line.split()[0] for line in litebert("ls").stdout.splitlines()]
+def test_ls_and_show(litebert):
+    names = [line.split()[0] for line in litebert("ls")[1].splitlines()]
     assert "albert-xxlarge-v2" in names and "xlnet-large" in names
-    shown = yaml.safe_load(litebert("show", "albert-base", "share=attention", "embedding_width=64").stdout)
+    shown = yaml.safe_load(litebert("show", "albert-base", "share=attention", "embedding_width=64")[1])
     assert (shown["share"], shown["embedding_width"], shown["width"]) == ("attention", 64, 768)
     assert shown["plan"].startswith("0-0 0-1 0-2")
 
@@ -81,21 +79,21 @@ def test_ls_fits_the_window_of_a_person(monkeypatch, capsys):
         assert (max(map(len, lines)) <= 80) == watched  # a program gets a line an entry
 
 
-def test_recipes_are_listed_and_shown_resolved():
-    names = [line.split()[0] for line in litebert("ls").stdout.splitlines()]
+def test_recipes_are_listed_and_shown_resolved(litebert):
+    names = [line.split()[0] for line in litebert("ls")[1].splitlines()]
     assert names[-2:] == ["budget", "paper"]
-    paper = yaml.safe_load(litebert("show", "paper", "mask_rate=0.2").stdout)
+    paper = yaml.safe_load(litebert("show", "paper", "mask_rate=0.2")[1])
     optimiser = paper["optimiser"]
     assert (optimiser["name"], paper["batches"]["lengths"], paper["mask_rate"]) == ("lamb", [[0.0, 512]], 0.2)
     assert optimiser["muon_momentum"] == 0.95 and optimiser["part_rates"] == []  # also what the file leaves out
 
 
-def test_convert_there_and_back(tmp_path):
-    made = litebert("convert", "albert-tiny", str(tmp_path / "one"))
-    assert made.returncode == 0 and "transformers" in made.stdout and "its weights are new" in made.stderr
-    assert litebert("convert", str(tmp_path / "one"), str(tmp_path / "two"), "--to", "hf").returncode == 0
-    again = litebert("convert", "albert-small", str(tmp_path / "two"))
-    assert again.returncode == 2 and "overwrite" in again.stderr
+def test_convert_there_and_back(tmp_path, litebert):
+    code, out, err = litebert("convert", "albert-tiny", tmp_path / "one")
+    assert code == 0 and "transformers" in out and "its weights are new" in err
+    assert litebert("convert", tmp_path / "one", tmp_path / "two", "--to", "hf")[0] == 0
+    code, _, err = litebert("convert", "albert-small", tmp_path / "two")
+    assert code == 2 and "overwrite" in err
     first, second = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two"))
     assert first == second
     run = json.loads((tmp_path / "two" / "run.json").read_text())
@@ -134,12 +132,12 @@ def test_convert_there_and_back(tmp_path):
         (["shrink", "x", "--compare", "--drop", "2,4"], "litebert-lab compare MODEL --drop 2,4,6"),
     ],
 )
-def test_mistakes_get_one_sentence_and_exit_code_2(words, said, tmp_path, monkeypatch):
+def test_mistakes_get_one_sentence_and_exit_code_2(words, said, tmp_path, monkeypatch, litebert):
     monkeypatch.chdir(tmp_path)
-    result = litebert(*words)
-    assert result.returncode == 2
-    assert said in result.stderr and "Traceback" not in result.stderr
-    assert len(result.stderr.strip().splitlines()) == 1
+    code, _, err = litebert(*words)
+    assert code == 2
+    assert said in err and "Traceback" not in err
+    assert len(err.strip().splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
 
 

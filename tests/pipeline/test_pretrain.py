@@ -21,7 +21,7 @@ from litebert.train.objective import Learner
 from litebert.train.settings import Bound
 
 
-def test_a_run_leaves_a_model_metrics_and_a_picture(store, tmp_path):
+def test_a_run_leaves_a_model_metrics_and_a_picture(store, tmp_path, pictures):
     result = pretrain(settings(store, tmp_path / "run"))
     assert result.status == "finished" and result.step == 12
     rows = read_metrics(tmp_path / "run")
@@ -188,8 +188,8 @@ FEW = {
 }
 
 
-@pytest.mark.parametrize("language", ["en", "ja"])
-def test_a_few_documents_are_learnt_by_heart(language, tmp_path):
+@pytest.mark.parametrize(("language", "rate", "steps"), [("en", 0.002, 700), ("ja", 0.004, 350)])
+def test_a_few_documents_are_learnt_by_heart(language, rate, steps, tmp_path):
     """Masked words and the order of sentences, both losses to near nothing."""
     words = sorted({word.lower() for text in FEW[language] for word in text.split()})
     (tmp_path / "words").mkdir()
@@ -199,8 +199,9 @@ def test_a_few_documents_are_learnt_by_heart(language, tmp_path):
     how = BuildSettings(held_out=0.0, deduplicate=False, languages=(language,))
     build_store([str(tmp_path / "text.txt")], tmp_path / "words", tmp_path / "store", how, workers=1)
     model = ("share=none", "width=64", "num_heads=4", "embedding_width=64", "feed_forward_width=256")
-    recipe = ("optimiser.rate=0.002", "batches.tokens=[[0,512]]", "batches.lengths=[[0,24]]")
-    longer = settings(tmp_path / "store", tmp_path / "run", recipe=recipe, words=model, bound=Bound(steps=700))
+    batches = ("batches.tokens=[[0,512]]", "batches.micro_tokens=512", "batches.lengths=[[0,24]]")
+    recipe = (f"optimiser.rate={rate}", *batches)
+    longer = settings(tmp_path / "store", tmp_path / "run", recipe=recipe, words=model, bound=Bound(steps=steps))
     pretrain(longer)
     rows = [row for row in read_metrics(tmp_path / "run") if "rate" in row]
     assert rows[0]["order_loss"] > 0.5

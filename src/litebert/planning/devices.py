@@ -141,8 +141,9 @@ def _this_machine(precision: Precision | None) -> Device:
     )
 
 
+@functools.cache
 def product_rate(device: torch.device, precision: Precision) -> float:
-    """Operations per second of a large matrix product in this precision, measured."""
+    """Operations per second of a large matrix product in this precision, measured once in a process."""
     size = PRODUCT_SIZES[device.type]
     draw = torch.Generator(device).manual_seed(0)  # a run's own random numbers stay as they are
     left, right = (torch.randn(size, size, device=device, generator=draw).to(DTYPES[precision]) for _ in range(2))

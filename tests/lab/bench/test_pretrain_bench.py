@@ -3,12 +3,15 @@
 import logging
 import signal
 import time
+from pathlib import Path
 
 import pytest
 import torch
 
+from litebert.checkpoints.folder import save_model
 from litebert.errors import InputError
 from litebert.nn.config import preset_config
+from litebert.nn.network import pretraining_network
 from litebert.report import print_report, to_markdown
 from litebert.train.objective import Learner
 from litebert_lab.bench import pretrain
@@ -27,16 +30,24 @@ from litebert_lab.bench.theirs import padded_chunks
 pytest.importorskip("transformers")
 
 
-@pytest.mark.parametrize("model", ["albert-tiny", "bert"])
-def test_both_lose_the_same_on_made_up_text(model, tmp_path):
-    if model == "bert":
-        from litebert.checkpoints.folder import save_model
-        from litebert.nn.config import preset_config
-        from litebert.nn.network import pretraining_network
+FEW = ["vocab_size=500"]
+SMALL = ["num_layers=2", "width=32", "embedding_width=32", "num_heads=2", "feed_forward_width=64", *FEW]
 
-        words = ["num_layers=2", "width=32", "embedding_width=32", "num_heads=2", "feed_forward_width=64"]
-        save_model(tmp_path / "bert", pretraining_network(preset_config("bert-base", words)), None, verb="test")
-        model = str(tmp_path / "bert")
+
+def saved(preset: str, words: list[str], folder: Path) -> str:
+    save_model(folder, pretraining_network(preset_config(preset, words)), None, verb="test")
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """albert-tiny with few words, whose scores would take most of the time."""
+    return saved("albert-tiny", FEW, tmp_path_factory.mktemp("tiny") / "model")
+
+
+@pytest.mark.parametrize("model", ["albert", "bert"])
+def test_both_lose_the_same_on_made_up_text(model, tiny, tmp_path):
+    model = tiny if model == "albert" else saved("bert-base", SMALL, tmp_path / "bert")
     report = bench_pretrain(choose_setting(model, tokens=512, length=32))
     cases = report.data["cases"]
     assert [case["text"] for case in cases] == ["full-length inputs", "mixed lengths"]
@@ -56,7 +67,7 @@ def test_a_store_gives_its_own_lengths_and_masks(store):
     assert theirs["first_loss"] == pytest.approx(ours["first_loss"], abs=2e-5)
 
 
-def test_an_engine_that_takes_too_long_is_left_behind(monkeypatch, caplog):
+def test_an_engine_that_takes_too_long_is_left_behind(tiny, monkeypatch, caplog):
     """Compiling for ever costs its own figures and nobody else's; every figure is said as soon as it is there."""
     asked: list[bool] = []
 
@@ -67,7 +78,7 @@ def test_an_engine_that_takes_too_long_is_left_behind(monkeypatch, caplog):
     monkeypatch.setattr(torch, "compile", never_ready)
     monkeypatch.setattr(Learner, "compile", lambda self: None)
     caplog.set_level(logging.INFO)
-    setting = choose_setting("albert-tiny", tokens=256, length=32, compiled=True)
+    setting = choose_setting(tiny, tokens=256, length=32, compiled=True)
     report = bench_pretrain(setting, limit=500)
     for case in report.data["cases"]:
         ready = {row["engine"]: not row["problem"] for row in case["rows"]}
@@ -78,8 +89,8 @@ def test_an_engine_that_takes_too_long_is_left_behind(monkeypatch, caplog):
     assert "not finished in 500 s" in to_markdown(report)
 
 
-def test_a_profile_shows_what_a_step_spends_its_time_on(capsys):
-    report = profile_pretrain(choose_setting("albert-tiny", tokens=512, length=32))
+def test_a_profile_shows_what_a_step_spends_its_time_on(tiny, capsys):
+    report = profile_pretrain(choose_setting(tiny, tokens=512, length=32))
     full, mixed = report.data
     assert (full["text"], mixed["text"]) == ("full-length inputs", "mixed lengths")
     kinds = full["kinds"]
@@ -93,9 +104,9 @@ def test_a_profile_shows_what_a_step_spends_its_time_on(capsys):
     assert "of peak" in text and "products" in text and max(map(len, text.splitlines())) <= 80
 
 
-def test_a_profile_in_other_numbers_and_with_another_optimiser(monkeypatch):
+def test_a_profile_in_other_numbers_and_with_another_optimiser(tiny, monkeypatch):
     monkeypatch.setattr(pretrain, "MOST_KERNELS", 1000)
-    chosen = choose_setting("albert-tiny", tokens=512, length=32, numbers="bf16", optimiser="muon")
+    chosen = choose_setting(tiny, tokens=512, length=32, numbers="bf16", optimiser="muon")
     assert (chosen.precision, chosen.optimiser.name) == ("bf16", "muon")
     full, _ = profile_pretrain(chosen).data
     assert any("baddbmm" in kernel["name"] for kernel in full["kernels"])  # Muon's

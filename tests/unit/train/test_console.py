@@ -151,7 +151,7 @@ def test_the_loss_of_a_single_task_is_told_once(tmp_path, messages):
     assert messages == ["0% step 1 · loss 1.500 (25.0%)"]
 
 
-def test_run_json_follows(tmp_path, messages):
+def test_run_json_follows(tmp_path, messages, pictures):
     write_run(tmp_path, "pretrain", {}, status="running")
     run = Run(tmp_path)
     run.step(ROW)
