@@ -234,3 +234,30 @@ def test_words_are_computed_only_where_they_are_asked_for():
     assert run.run(["tokens"], fed(model, 1, positions=np.array([3])))[0].shape == (1, 70)
     products = [node.op_type for node in model.graph.node].count("MatMulIntegerToFloat")
     assert products == 2  # projection and pooler; those of the layer and of the words are in graphs of their own
+
+
+SIGHTS = ["local(4)+global", "local(200)", "block(16)", "block(16)+global(3)", "local(4)+global,full,block(5)"]
+
+
+@pytest.mark.parametrize("words", SIGHTS)
+@pytest.mark.parametrize("family", ["albert", "bert"])
+@torch.no_grad()
+def test_a_layer_that_sees_its_neighbours_sees_the_same_in_a_file(words, family):
+    network = network_of(encoder_config(family, attention=words, max_positions=400))
+    arithmetic, weights = Arithmetic(bits=32), weights_of(network)
+    alone, padded = (make(network.config, weights, arithmetic) for make in (text_model, standard_model))
+    loops = [node.op_type for node in alone.graph.node].count("Loop")
+    assert loops == (family == "albert" and words.startswith("local") and "," not in words)
+    random = np.random.default_rng(0)
+    texts = [random.integers(5, 70, size) for size in (1, 4, 17, 129, 130, 300)]
+    states = [network.encoder(torch.tensor(one), Layout.of([len(one)]), None).numpy() for one in texts]
+    run = session(alone)
+    for one, expected in zip(texts, states, strict=True):
+        [found] = run.run(["states"], {"input_ids": one, "segments": np.zeros_like(one)})
+        np.testing.assert_allclose(found, expected, atol=CLOSE)
+    mask = np.array([[1] * len(one) + [0] * (300 - len(one)) for one in texts])
+    ids = np.array([[*one, *[0] * (300 - len(one))] for one in texts])
+    given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+    [rows] = session(padded).run(["last_hidden_state"], given)
+    for row, expected in zip(rows, states, strict=True):
+        np.testing.assert_allclose(row[: len(expected)], expected, atol=CLOSE)

@@ -27,6 +27,7 @@ from litebert.checkpoints.huggingface import (
     read_heads,
     read_theirs,
     unrolled,
+    why_not_native,
     with_modern_names,
     write_config,
     write_theirs,
@@ -154,7 +155,11 @@ def save_model(
 def config_text(config: NetworkConfig, dtype: str = "float32") -> str:
     """The config.json of a network: as transformers has it, or our own where transformers cannot express the plan."""
     own = {"encoder": dataclasses.asdict(config.encoder), "heads": dataclasses.asdict(config.heads)}
-    described = write_config(config) if is_native(config.encoder) else {"model_type": "litebert", "litebert": own}
+    if is_native(config.encoder):
+        described = write_config(config)
+    else:
+        note = f"{why_not_native(config.encoder)}; litebert.load reads this folder"
+        described = {"model_type": "litebert", "note": note, "litebert": own}
     return json.dumps(described | {"dtype": dtype}, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 

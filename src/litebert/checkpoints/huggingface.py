@@ -119,7 +119,7 @@ def is_native(config: EncoderConfig) -> bool:
 
 
 def _as_groups(config: EncoderConfig) -> EncoderConfig | None:
-    if not _embeds_natively(config):
+    if config.is_sparse or not _embeds_natively(config):
         return None
     if not FAMILIES[config.family].shares_layers:
         return config if config.plan == tuple((depth, depth) for depth in range(config.num_layers)) else None
@@ -143,6 +143,8 @@ def _embeds_natively(config: EncoderConfig) -> bool:
 
 def why_not_native(config: EncoderConfig) -> str:
     """One sentence on what ``transformers`` cannot express here."""
+    if config.is_sparse:
+        return f"transformers has no {config.family} with attention={config.attention}, only with full attention"
     if not FAMILIES[config.family].shares_layers and not _embeds_natively(config):
         return (
             f"transformers has no {config.family} with embedding width {config.embedding_width} and width "

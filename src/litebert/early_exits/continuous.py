@@ -74,6 +74,7 @@ def can_run_continuously(network: Network, device: torch.device, numbers: Precis
         device.type == "cuda"
         and len(set(encoder.plan)) == 1
         and encoder.positions == "absolute"
+        and not encoder.is_sparse
         and half
         and has_flash()
     )

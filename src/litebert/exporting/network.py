@@ -18,10 +18,12 @@ from litebert.errors import InputError
 from litebert.exporting.graph import Arithmetic, Array, Graph, Weights, value_info
 from litebert.nn.config import Activation, EncoderConfig
 from litebert.nn.network import NetworkConfig
+from litebert.nn.sight import Sight
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 NEVER = {"confidence": 2.0, "patience": 1 << 30}  # what no answer reaches: the exits are off
-HIDDEN = -1e4  # added to the score of padding
+HIDDEN = -1e4  # added to the score of padding, and of what is not seen
+CHUNK = 128  # queries of a window that are computed together
 FP32 = Arithmetic(bits=32)
 
 
@@ -47,11 +49,12 @@ class _Frame:
     distances: str | None = None  # (2N, H) encodings of distances, of relative positions
     same: str | None = None  # (B, 1, N, N) True where two tokens are of one segment
     zeros: str | None = None  # (T) zero points of quantised activations
+    tokens: str = ""  # N
 
 
 def is_loop(config: EncoderConfig) -> bool:
-    """Whether every layer is the same block, so that one loop can run any depth."""
-    return len(set(config.plan)) == 1 and config.positions == "absolute"
+    """Whether every layer is the same block and sees as much, so that one loop can run any depth."""
+    return len(set(zip(config.plan, config.sights, strict=True))) == 1 and config.positions == "absolute"
 
 
 class _Writer:
@@ -60,6 +63,7 @@ class _Writer:
     def __init__(self, config: NetworkConfig, weights: Weights, arithmetic: Arithmetic) -> None:
         self.config, self.encoder, self.arithmetic = config, config.encoder, arithmetic
         self.weights = weights if self.encoder.positions == "relative" else _scaled_queries(weights, self.encoder)
+        self._hidden: dict[Sight, str] = {}  # by sight, (N, N) what is added to scores where texts are padded
 
     def embeddings(self, graph: Graph, ids: str, positions: str, segments: str | None, zeros: str | None) -> str:
         """(T) ids to the first states (T, H)."""
@@ -78,24 +82,27 @@ class _Writer:
             x = self.arithmetic.linear(graph, x, f"{part}.projection", self.weights, zeros)
         return x
 
-    def layer(self, graph: Graph, x: str, blocks: tuple[int, int], frame: _Frame) -> str:
-        """The states (T, H) after one attention and one feed-forward block."""
+    def layer(self, graph: Graph, x: str, depth: int, frame: _Frame) -> str:
+        """The states (T, H) after the attention and the feed-forward block of a depth, counted from 0."""
+        blocks, sight = self.encoder.plan[depth], self.encoder.sights[depth]
         attention, feed_forward = f"encoder.attention.{blocks[0]}", f"encoder.feed_forward.{blocks[1]}"
         eps, weights = self.encoder.norm_eps, self.weights
         linear: Callable[[str, str], str] = lambda x, name: self.arithmetic.linear(graph, x, name, weights, frame.zeros)  # noqa: E731
-        attended = linear(self._attend(graph, x, attention, frame), f"{attention}.out")
+        attended = linear(self._attend(graph, x, attention, sight, frame), f"{attention}.out")
         x = graph.norm(graph.op("Add", attended, x), f"{attention}.norm", weights, eps)
         inner = activate(graph, linear(x, f"{feed_forward}.up"), self.encoder.activation)
         change = linear(inner, f"{feed_forward}.down")
         return graph.norm(graph.op("Add", change, x), f"{feed_forward}.norm", weights, eps)
 
-    def _attend(self, graph: Graph, x: str, block: str, frame: _Frame) -> str:
-        """Every token looks at the tokens of its own text: (T, H) to (T, H)."""
+    def _attend(self, graph: Graph, x: str, block: str, sight: Sight, frame: _Frame) -> str:
+        """Every token looks at the tokens of its own text, or at those in sight: (T, H) to (T, H)."""
         config = self.encoder
         qkv = self.arithmetic.linear(graph, x, f"{block}.qkv", self.weights, frame.zeros)
         q, k, v = (
             graph.op("Reshape", one, frame.heads) for one in graph.ops("Split", [qkv], 3, axis=-1, num_outputs=3)
         )
+        if sight.kind != "full" and frame.mask is None:
+            return self._attend_near(graph, (q, k, v), sight, frame)
         queries = q  # scaled, as their weights are
         if frame.distances is not None:
             queries = graph.op("Add", q, self._parameter(graph, f"{block}.relative.content_bias"))
@@ -106,9 +113,96 @@ class _Writer:
             scores = graph.op("Mul", scores, graph.number(config.head_width**-0.5))
         if frame.mask is not None:
             scores = graph.op("Add", scores, frame.mask)
+        if sight.kind != "full":
+            scores = graph.op("Add", scores, self._out_of_sight(graph, sight, frame))
         shares = graph.op("Softmax", scores, axis=-1)
         seen = graph.op("MatMul", shares, graph.op("Transpose", v, perm=[0, 2, 1, 3]))
         return graph.op("Reshape", graph.op("Transpose", seen, perm=[0, 2, 1, 3]), graph.ints(-1, config.width))
+
+    def _attend_near(self, graph: Graph, qkv: tuple[str, str, str], sight: Sight, frame: _Frame) -> str:
+        """Attention of one text whose cost is linear in its length; plain where all of it is in sight."""
+        most = max(length for length in range(sight.first + 2 * sight.size + 2) if sight.sees_all(length))
+        branches = {}
+        for name in ("then_branch", "else_branch"):
+            inside = Graph(graph)
+            q, k, v = (inside.op("Squeeze", one, graph.ints(0)) for one in qkv)  # (N, A, D)
+            if name == "then_branch":
+                value = self._rows(inside, q, k, v)
+            else:
+                value = self._chunks(inside, q, k, v, sight, frame.tokens)
+                if sight.first:
+                    first = inside.op("Slice", q, graph.ints(0), graph.ints(sight.first), graph.ints(0))
+                    value = inside.op("Concat", self._rows(inside, first, k, v), value, axis=0)
+            branches[name] = helper.make_graph(
+                inside.nodes, name, [], [value_info(value, FLOAT, ["N", self.encoder.width])]
+            )
+        return graph.op("If", graph.op("LessOrEqual", frame.tokens, graph.index(most)), **branches)
+
+    def _rows(self, graph: Graph, q: str, k: str, v: str) -> str:
+        """(Q, A, D) queries at all keys: (Q, H)."""
+        turned = graph.op("Transpose", q, perm=[1, 0, 2])
+        shares = graph.op("Softmax", graph.op("MatMul", turned, graph.op("Transpose", k, perm=[1, 2, 0])), axis=-1)
+        seen = graph.op("MatMul", shares, graph.op("Transpose", v, perm=[1, 0, 2]))
+        return graph.op("Reshape", graph.op("Transpose", seen, perm=[1, 0, 2]), graph.ints(-1, self.encoder.width))
+
+    def _chunks(self, graph: Graph, q: str, k: str, v: str, sight: Sight, tokens: str) -> str:
+        """Chunks of the other tokens at their neighbours and at the global tokens: (N - G, H)."""
+        local = sight.kind == "local"
+        size, window, shift = (CHUNK, sight.size, 0) if local else (sight.size, 0, sight.opening_gap)
+        end = graph.op("Add", tokens, graph.index(shift - sight.first))
+        begins = graph.op("Range", graph.index(sight.first - shift), tokens, graph.index(size))
+        begins = graph.op("Unsqueeze", begins, graph.ints(-1))  # (chunks, 1)
+        last = graph.op("Sub", tokens, graph.index(1))
+        rows = graph.op("Add", begins, graph.store(f"places_{size}", np.arange(size)))
+        columns = graph.op("Add", begins, graph.store(f"seen_{size}_{window}", np.arange(-window, size + window)))
+        real = graph.op("And", graph.op("GreaterOrEqual", columns, graph.index(sight.first)),
+                        graph.op("LessOrEqual", columns, last))  # fmt: skip
+        hidden = graph.op("Where", real, graph.number(0), graph.number(HIDDEN))
+        hidden = graph.op("Unsqueeze", hidden, graph.ints(1, 2))  # (chunks, 1, 1, keys)
+        if local:
+            away = np.arange(size)[:, None] - np.arange(-window, size + window)
+            band = np.where(abs(away) <= window, 0, HIDDEN).astype(np.float32)
+            hidden = graph.op("Add", hidden, graph.store(f"band_{size}_{window}", band))
+        clip: Callable[[str], str] = lambda places: graph.op("Min", graph.op("Max", places, graph.index(0)), last)  # noqa: E731
+        asked = graph.op("Transpose", graph.op("Gather", q, clip(rows)), perm=[0, 2, 1, 3])  # (chunks, A, size, D)
+        near = graph.op("Gather", k, clip(columns)), graph.op("Gather", v, clip(columns))
+        scores = graph.op("MatMul", asked, graph.op("Transpose", near[0], perm=[0, 2, 3, 1]))
+        scores = graph.op("Add", scores, hidden)
+        if sight.first:
+            glob = [graph.op("Slice", x, graph.ints(0), graph.ints(sight.first), graph.ints(0)) for x in (k, v)]
+            more = graph.op("MatMul", asked, graph.op("Transpose", glob[0], perm=[1, 2, 0]))
+            scores = graph.op("Concat", more, scores, axis=-1)
+        shares = graph.op("Softmax", scores, axis=-1)
+        if sight.first:
+            sizes = graph.ints(sight.first, size + 2 * window)
+            of_glob, shares = graph.ops("Split", [shares, sizes], 2, axis=-1)
+        seen = graph.op("MatMul", shares, graph.op("Transpose", near[1], perm=[0, 2, 1, 3]))
+        if sight.first:
+            seen = graph.op("Add", seen, graph.op("MatMul", of_glob, graph.op("Transpose", glob[1], perm=[1, 0, 2])))
+        flat = graph.op("Reshape", graph.op("Transpose", seen, perm=[0, 2, 1, 3]), graph.ints(-1, self.encoder.width))
+        return graph.op("Slice", flat, graph.ints(shift), graph.op("Unsqueeze", end, graph.ints(0)), graph.ints(0))
+
+    def _out_of_sight(self, graph: Graph, sight: Sight, frame: _Frame) -> str:
+        """(N, N) what is added to the scores of padded texts: HIDDEN where a token may not look."""
+        if sight not in self._hidden:
+            places = graph.op("Range", graph.index(0), frame.tokens, graph.index(1))
+            place = graph.op("Sub", places, graph.index(sight.first))
+            if sight.kind == "block":
+                moved = graph.op("Add", place, graph.index(sight.opening_gap))
+                place = graph.op("Div", moved, graph.index(sight.size))
+            down, across = graph.op("Unsqueeze", place, graph.ints(1)), graph.op("Unsqueeze", place, graph.ints(0))
+            if sight.kind == "block":
+                near = graph.op("Equal", down, across)
+            else:
+                away = graph.op("Abs", graph.op("Sub", down, across))
+                near = graph.op("LessOrEqual", away, graph.index(sight.size))
+            glob = graph.op("Less", places, graph.index(sight.first))
+            either = graph.op(
+                "Or", graph.op("Unsqueeze", glob, graph.ints(1)), graph.op("Unsqueeze", glob, graph.ints(0))
+            )
+            near = graph.op("Or", near, either)
+            self._hidden[sight] = graph.op("Where", near, graph.number(0), graph.number(HIDDEN))
+        return self._hidden[sight]
 
     def _relative(self, graph: Graph, q: str, block: str, frame: _Frame) -> str:
         """What distances and segments add to the scores (B, A, N, N) of queries (B, N, A, D) (XLNet)."""
@@ -144,7 +238,7 @@ class _Writer:
     ) -> _Frame:
         """The frame of a batch; ``tokens`` is N and ``segments`` (B, N), as values of the graph."""
         if self.encoder.positions == "absolute":
-            return _Frame(heads, mask, zeros=zeros)
+            return _Frame(heads, mask, zeros=zeros, tokens=tokens)
         width = self.encoder.width
         away = graph.op("Range", tokens, graph.op("Neg", tokens), graph.index(-1))  # N, N - 1, ... 1 - N
         away = graph.op("Unsqueeze", graph.op("Cast", away, to=FLOAT), graph.ints(-1))
@@ -269,8 +363,8 @@ def text_model(
             graph.store("patience", np.array(NEVER["patience"], np.int64))
         x, left = _loop(write, graph, x, frame, exits)
     else:
-        for blocks in encoder.plan:
-            x = write.layer(graph, x, blocks, frame)
+        for depth in range(encoder.num_layers):
+            x = write.layer(graph, x, depth, frame)
 
     def give(name: str, value: str, shape: list[str | int]) -> None:
         outputs.append(value_info(graph.rename(value, name), FLOAT, shape))
@@ -312,7 +406,7 @@ def text_model(
 def _loop(write: _Writer, graph: Graph, x: str, frame: _Frame, exits: ExitHeads | None) -> tuple[str, list[str]]:
     """The one block run ``depth`` times, or until an exit rule holds: the states, and what the exits carry."""
     body, width = Graph(graph), write.encoder.width
-    body.rename(write.layer(body, "x_in", write.encoder.plan[0], frame), "x_out")
+    body.rename(write.layer(body, "x_in", 0, frame), "x_out")
     carried: list[tuple[str, int, list[str | int]]] = [("x", FLOAT, ["N", width])]
     first = [x]
     if exits is None:
@@ -397,8 +491,8 @@ def standard_model(config: NetworkConfig, weights: Weights, arithmetic: Arithmet
     mask = graph.op("Unsqueeze", graph.op("Mul", hidden, graph.number(HIDDEN)), graph.ints(1, 2))
     heads = graph.op("Concat", some, tokens, graph.ints(encoder.num_heads, encoder.head_width), axis=0)
     frame = write.relations(graph, heads, count, "token_type_ids" if segmented else None, mask, zeros)
-    for blocks in encoder.plan:
-        x = write.layer(graph, x, blocks, frame)
+    for depth in range(encoder.num_layers):
+        x = write.layer(graph, x, depth, frame)
     states = graph.op("Reshape", x, graph.op("Concat", shape, graph.ints(encoder.width), axis=0))
     outputs = [value_info(graph.rename(states, "last_hidden_state"), FLOAT, ["B", "N", encoder.width])]
     if "classify" in config.heads.names:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from litebert.config import build, parse_overrides, preset_names, read_preset
 from litebert.errors import InputError, nearest
 from litebert.families import FAMILIES
+from litebert.nn.sight import Sight, sights_of
 
 Share = Literal["all", "attention", "ffn", "none"]
 Activation = Literal["gelu_tanh", "gelu", "relu", "silu"]
@@ -38,6 +39,7 @@ class EncoderConfig:
     layers_per_group: int = 1
     custom_plan: Plan = ()  # set by layer dropping; otherwise the plan follows from the three fields above
 
+    attention: str = "full"  # what tokens see, for all layers or in turn (``sight.py``)
     positions: Literal["absolute", "relative"] = "absolute"
     max_positions: int = 512
     position_offset: int = 0  # RoBERTa leaves the first rows of its table unused
@@ -94,6 +96,8 @@ class EncoderConfig:
             )
         if self.custom_plan and len(self.custom_plan) != self.num_layers:
             raise InputError(f"custom_plan has {len(self.custom_plan)} entries but num_layers is {self.num_layers}")
+        if self.is_sparse and self.positions == "relative":
+            raise InputError(f"attention is '{self.attention}' but a model with relative positions only has full")
         for name in ("dropout", "attention_dropout", "activation_dropout", "classifier_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)} but must be at least 0 and less than 1")
@@ -108,6 +112,16 @@ class EncoderConfig:
         if self.embedding_projection is None:
             return self.embedding_width != self.width
         return self.embedding_projection
+
+    @property
+    def sights(self) -> tuple[Sight, ...]:
+        """For each depth, what a token may look at."""
+        return sights_of(self.attention, self.num_layers)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether tokens of some layer do not see all of their sequence."""
+        return any(sight.kind != "full" for sight in self.sights)
 
     @property
     def plan(self) -> Plan:

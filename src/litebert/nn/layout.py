@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from litebert.nn.sight import FULL, Sight
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -17,15 +19,25 @@ class Layout:
     starts: Tensor  # (S + 1) int32: where each sequence begins, then where the last one ends
     positions: Tensor  # (T) int64: the place of each token within its own sequence
     longest: int
+    sight: Sight = FULL  # what a token may look at in the present layer
+    chosen: Tensor | None = None  # (any number) flat indices of tokens that are global where attention is sparse
 
     @classmethod
-    def of(cls, lengths: Sequence[int], device: torch.device | str = "cpu") -> "Layout":
-        """The layout of sequences of these lengths."""
+    def of(
+        cls, lengths: Sequence[int], device: torch.device | str = "cpu", *, chosen: Sequence[int] | None = None
+    ) -> "Layout":
+        """The layout of sequences of these lengths; ``chosen`` are flat indices of further global tokens."""
         sizes = torch.tensor(lengths, dtype=torch.int64)
         ends = sizes.cumsum(0)
         starts = torch.cat([ends.new_zeros(1), ends])
         positions = torch.arange(int(starts[-1])) - torch.repeat_interleave(starts[:-1], sizes)
-        return cls(starts.to(device, torch.int32), positions.to(device), max(lengths, default=0))
+        marked = None if chosen is None else torch.tensor(chosen, dtype=torch.int64, device=device)
+        longest = max(lengths, default=0)
+        return cls(starts.to(device, torch.int32), positions.to(device), longest, chosen=marked)
+
+    def seen(self, sight: Sight) -> "Layout":
+        """The same sequences where a token sees this much."""
+        return self if sight == self.sight else Layout(self.starts, self.positions, self.longest, sight, self.chosen)
 
     @property
     def num_sequences(self) -> int:
@@ -58,4 +70,5 @@ class Layout:
 
     def to(self, device: torch.device | str) -> "Layout":
         """The same layout on another device."""
-        return Layout(self.starts.to(device), self.positions.to(device), self.longest)
+        chosen = None if self.chosen is None else self.chosen.to(device)
+        return Layout(self.starts.to(device), self.positions.to(device), self.longest, self.sight, chosen)

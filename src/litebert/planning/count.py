@@ -36,6 +36,7 @@ from litebert.nn.attention import HALF, _attend_padded, _attend_runs, attend
 from litebert.nn.config import EncoderConfig
 from litebert.nn.layout import Layout
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig, pretraining_network
+from litebert.nn.sight import Sight
 from litebert.planning.devices import DTYPES, Kind
 from litebert.planning.step import StepSettings, build_network, build_stepper, cycle_of_lengths, random_batch
 from litebert.pretraining.objective import Pretraining
@@ -214,10 +215,16 @@ def record_step(config: EncoderConfig, settings: StepSettings) -> Record:
         batch = random_batch(config, cycle * cycles, 2 * position_prime)
         recorder = _Recorder(config.vocab_size, cycles, position_prime)
         # queries with keys, and weights with values, a multiplication and an addition each
-        device = _AsOnDevice(settings, recorder, 4.0 * config.width * cycles * sum(length**2 for length in cycle))
+        each = functools.partial(_attention_flops, 4.0 * config.width * cycles, cycle)
+        device = _AsOnDevice(settings, recorder, each)
         run = _train if settings.trains else _infer
         state = run(network, settings, batch, recorder, device)
         return recorder.record(settings, state, device.padded, sum(cycle), cycles, 2 * position_prime)
+
+
+def _attention_flops(of_pair: float, lengths: Sequence[int], sight: Sight) -> float:
+    """Arithmetic of the attention of one layer."""
+    return of_pair * sum(length * sight.mean_seen(length) for length in lengths)
 
 
 def _coprime(primes: Sequence[int], sizes: set[int]) -> int:
@@ -387,7 +394,7 @@ class _AsOnDevice(TorchFunctionMode):
     a packed row, and for torch's own it adds what their backward pass computes again, which is not the model's.
     """
 
-    def __init__(self, settings: StepSettings, recorder: _Recorder, attention_flops: float) -> None:
+    def __init__(self, settings: StepSettings, recorder: _Recorder, attention_flops: Callable[[Sight], float]) -> None:
         super().__init__()
         self.settings, self.recorder, self.attention_flops = settings, recorder, attention_flops
         self.padded = False
@@ -407,7 +414,7 @@ class _AsOnDevice(TorchFunctionMode):
         # Backward takes two products for each one of forward; a layer that is run again has its backward counted.
         again = torch._C._current_graph_task_id() != -1
         passes = 3 if torch.is_grad_enabled() and not again else 1
-        self.recorder.count_flops("tokens", passes * self.attention_flops)
+        self.recorder.count_flops("tokens", passes * self.attention_flops(layout.sight))
         settings = self.settings
         if settings.kind == "cuda":
             fused = bias is None and q.dtype in HALF and settings.flash

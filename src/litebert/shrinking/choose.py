@@ -26,6 +26,7 @@ from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig, Plan
 from litebert.nn.encoder import Encoder
 from litebert.nn.network import Network, NetworkConfig
+from litebert.nn.sight import Sight, kept_words, sights_of
 from litebert.runs import parent_of
 from litebert.shrinking.drop import count_parameters, drop_layers, kept_plan, same_model, sharing, shrunk_config
 from litebert.shrinking.strategies import (
@@ -256,13 +257,14 @@ def _scores(scores: Sequence[dict[str, float]]) -> str:
 
 
 @contextmanager
-def with_plan(encoder: Encoder, plan: Plan) -> Iterator[None]:
-    """Run the encoder with another plan inside this block."""
-    own, encoder.plan = encoder.plan, plan
+def with_plan(encoder: Encoder, plan: Plan, sights: Sequence[Sight] | None = None) -> Iterator[None]:
+    """Run the encoder with another plan, and with what tokens see in its layers, inside this block."""
+    own = encoder.plan, encoder.sights
+    encoder.plan, encoder.sights = plan, own[1] if sights is None else tuple(sights)
     try:
         yield
     finally:
-        encoder.plan = own
+        encoder.plan, encoder.sights = own
 
 
 class Criterion:
@@ -270,8 +272,8 @@ class Criterion:
 
     def __init__(self, network: Network, tokenizer: Tokenizer, sample: Sequence[Inputs]) -> None:
         self._network = network
-        self._plan = network.encoder.plan
-        self._known: dict[Plan, float] = {}
+        self._plan, self._config = network.encoder.plan, network.config.encoder
+        self._known: dict[tuple[Plan, tuple[Sight, ...]], float] = {}
         self.predicts = "masked_lm" in network.heads and tokenizer.mask_id is not None
         if self.predicts:
             generator = torch.Generator().manual_seed(SEED)
@@ -286,11 +288,12 @@ class Criterion:
 
     @torch.no_grad()
     def __call__(self, kept: Sequence[int]) -> float:
-        plan = kept_plan(self._plan, kept)
-        if plan not in self._known:
-            with with_plan(self._network.encoder, plan):
-                self._known[plan] = self._loss() if self.predicts else self._distance()
-        return self._known[plan]
+        plan, config = kept_plan(self._plan, kept), self._config
+        layers = plan, sights_of(kept_words(config.attention, config.num_layers, tuple(kept)), len(plan))
+        if layers not in self._known:
+            with with_plan(self._network.encoder, *layers):
+                self._known[layers] = self._loss() if self.predicts else self._distance()
+        return self._known[layers]
 
     def _loss(self) -> float:
         total = count = 0.0

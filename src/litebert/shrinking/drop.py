@@ -10,6 +10,7 @@ import torch
 from litebert.checkpoints.huggingface import expected_shapes
 from litebert.nn.config import EncoderConfig, Plan, Share
 from litebert.nn.network import Network, NetworkConfig
+from litebert.nn.sight import kept_words
 from litebert.shrinking.strategies import FIXED, Strategy, kept_of
 
 Sharing = Literal["all", "some", "none"]
@@ -28,7 +29,8 @@ def shrunk_config(config: EncoderConfig, kept: Sequence[int]) -> EncoderConfig:
         (used[0].index(attention), used[1].index(feed_forward))
         for attention, feed_forward in kept_plan(config.plan, kept)
     )
-    plain = replace(config, num_layers=len(plan), num_groups=1, layers_per_group=1, custom_plan=())
+    attention = kept_words(config.attention, config.num_layers, tuple(kept))
+    plain = replace(config, num_layers=len(plan), num_groups=1, layers_per_group=1, custom_plan=(), attention=attention)
     shares = sorted(_SHARES, key=lambda share: share != config.share)  # its own setting first
     divisors = [size for size in range(1, len(plan) + 1) if len(plan) % size == 0]
     for share, inner, groups in product(shares, divisors, range(1, len(plan) + 1)):
