@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from litebert.errors import InputError
 from litebert.parameters import (
+    CLUSTER,
     DEVICE,
     DURATION,
     PERIOD,
@@ -92,6 +93,13 @@ Settings = Annotated[
     Fields | None, Param("Fields of the recipe, such as optimiser.weight_decay=0.1.", metavar="FIELD=VALUE...")
 ]
 
+On = Annotated[
+    str,
+    Param(
+        "Where to work: here, ray (the Ray cluster of this machine, begun if there is none) or ray://HOST:PORT.",
+        form=CLUSTER,
+    ),
+]
 TextField = Annotated[str, Param("Field or column with the text.")]
 Errors = Annotated[Literal["strict", "replace"], Param("Bytes that are not UTF-8: strict (an error) or replace.")]
 Corpus = Annotated[
@@ -678,11 +686,13 @@ def build_corpus(
     keep_duplicates: Annotated[bool, Param("Keep documents that occur again.")] = False,
     seed: Annotated[int, Param("Decides which documents are held out.", low=0)] = 0,
     shard_tokens: Annotated[int, Param("Maximum number of tokens in a shard.", low=1, high=1 << 31)] = 1 << 23,
-    workers: Annotated[int, Param("Tokenising processes; 0: one per core.", low=0, high=4096)] = 0,
+    workers: Annotated[int, Param("Tokenising processes; 0: one per core.", low=0, high=100_000)] = 0,
+    on: On = "here",
 ) -> "Store":
     """Build a token store from raw text: normalised, split into sentences, tokenised, deduplicated.
 
-    A stopped build resumes when the same call is made again, and ends with the same bytes.
+    A stopped build resumes when the same call is made again, and ends with the same bytes. Text may be read from, and
+    the store written to, URLs such as s3://bucket/folder.
     """
     from litebert.config import parse_share
     from litebert.corpus.build import BuildSettings, Display, build_store
@@ -700,7 +710,9 @@ def build_corpus(
     paths = [corpus] if isinstance(corpus, str) else [str(path) for path in corpus]
     try:
         with Display(paths) as display:
-            return build_store(paths, Path(tokenizer), Path(out), asked, workers=workers or None, report=display.update)
+            return build_store(
+                paths, Path(tokenizer), os.fspath(out), asked, workers=workers, on=on, report=display.update
+            )
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"stopped; run the same command again to resume {out}") from None
 

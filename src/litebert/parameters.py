@@ -241,6 +241,12 @@ def _read_device(text: str) -> str:
     return text
 
 
+def _read_place(text: str) -> str:
+    if text not in ("here", "ray") and not re.fullmatch(r"ray://[^\s/]+:\d+", text):
+        raise InputError(f"'{text}' is no place to work")
+    return text
+
+
 def _read_picture(text: str) -> str:
     if not text.lower().endswith((".png", ".svg", ".pdf")):
         raise InputError(f"'{text}' is no picture")
@@ -250,6 +256,7 @@ def _read_picture(text: str) -> str:
 DURATION = Form("a duration such as 90s, 20m, 2h, 1h30m or 3d", parse_duration)
 PERIOD = Form("a time such as 5m, or a number of steps", parse_period)
 PICTURE = Form("a file whose name ends in .png, .svg or .pdf", _read_picture)
+CLUSTER = Form("here, ray or ray://HOST:PORT", _read_place)
 DEVICE = Form("auto, cpu or cuda", _read_device)
 
 

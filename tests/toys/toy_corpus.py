@@ -19,6 +19,15 @@ def document(number: int) -> str:
     return f"Number {number}.\n" + "\n".join(lines)
 
 
+def write_tokenizer(folder: Path) -> None:
+    """A wordpiece vocabulary that knows a few words and every letter."""
+    folder.mkdir(exist_ok=True)
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+    special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+    pieces = [*special, *WORDS, *".!?", *letters, *("##" + letter for letter in letters)]
+    (folder / "vocab.txt").write_text("\n".join(dict.fromkeys(pieces)) + "\n")
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file of a store."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}

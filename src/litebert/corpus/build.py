@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -18,24 +19,16 @@ from pathlib import Path
 
 from filelock import lock_descriptor
 
+from litebert.cluster import HERE, map_stream
 from litebert.corpus.documents import DocumentBatch, Reader
 from litebert.corpus.sentences import Languages, sentence_splitter
 from litebert.corpus.settings import BuildSettings
 from litebert.corpus.store import FORMAT, SPLITS, STORE_FILE, TOKENIZER_FOLDER, Manifest, Origin, ShardEntry, Store
 from litebert.corpus.store_writer import PART, SplitWriter
-from litebert.corpus.tokenise import (
-    Tokenised,
-    WorkerSetup,
-    special_ids,
-    start_worker,
-    tokenise,
-    word_features,
-)
-from litebert.corpus.worker_pool import OrderedPool
-from litebert.data.files import COMPRESSIONS, STANDARD_INPUT
+from litebert.corpus.tokenise import Tokenised, TokeniseDocuments, special_ids
+from litebert.data.files import COMPRESSIONS, STANDARD_INPUT, is_url, locate, upload
 from litebert.errors import InputError
 from litebert.runs import DISK_FULL, sync_folder
-from litebert.system import available_cores
 from litebert.terminal import console
 from litebert.text.documents import expand
 from litebert.text.tokenizer_files import Tokenizer, read_tokenizer
@@ -43,6 +36,8 @@ from litebert.text.tokenizer_files import Tokenizer, read_tokenizer
 __all__ = ["BuildSettings", "Display", "Progress", "build_store"]
 
 log = logging.getLogger(__name__)
+
+_SHARD = re.compile(rf"({'|'.join(SPLITS)})-\d{{5,}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,27 +55,67 @@ class Progress:
 def build_store(
     sources: Sequence[str],
     tokenizer_folder: Path,
-    folder: Path,
+    folder: Path | str,
     settings: BuildSettings | None = None,
     *,
-    workers: int | None = None,
+    workers: int = 0,
+    on: str = HERE,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> Store:
-    """Make a store, or finish one that was begun; the number of ``workers`` (default: all cores) changes no byte."""
+    """Make a store, or finish one that was begun; where and by how many workers (0: one per core) changes no byte.
+
+    A ``folder`` that is a URL gets each shard when it is complete; this machine needs room for two shards.
+    """
     settings = settings or BuildSettings()
+    if not is_url(folder):
+        return _build(sources, tokenizer_folder, Path(folder), settings, workers, on, report)
+    url = locate(folder)
+    with tempfile.TemporaryDirectory(prefix="litebert-store-") as temporary:
+        here = Path(temporary)
+        _fetch_manifest(url, here)
+
+        def publish(name: str) -> None:
+            upload(here / name, url / name)
+            if _SHARD.fullmatch(name):
+                shutil.rmtree(here / name)
+
+        built = _build(sources, tokenizer_folder, here, settings, workers, on, report, publish)
+    return Store(url, built.manifest)
+
+
+def _fetch_manifest(url: Path, folder: Path) -> None:
+    """What a URL has of a store that was begun; an error where it holds something else."""
+    if (url / STORE_FILE).exists():
+        (folder / STORE_FILE).write_bytes((url / STORE_FILE).read_bytes())
+        return
+    others = [path.name for path in url.iterdir()] if url.exists() else []
+    if any(name != TOKENIZER_FOLDER and not _SHARD.fullmatch(name) for name in others):
+        raise InputError(f"{url} is not empty and not a token store; choose another folder")
+
+
+def _build(
+    sources: Sequence[str],
+    tokenizer_folder: Path,
+    folder: Path,
+    settings: BuildSettings,
+    workers: int,
+    on: str,
+    report: Callable[[Progress], None],
+    publish: Callable[[str], None] = lambda name: None,
+) -> Store:
+    """The same for a folder; ``publish`` gets the names of what is complete in it: shards, then what lists them."""
     languages = Languages(settings.languages)
     sentence_splitter()  # report a missing library now, not in a worker
     tokenizer = read_tokenizer(tokenizer_folder)
     origin = _origin(sources, tokenizer, languages, settings)
-    copy = folder / TOKENIZER_FOLDER
-    setup = WorkerSetup(copy, tokenizer.family, settings.normalisation, word_features(tokenizer))
     with _locked(folder):
         begun_here = not any(folder.iterdir())
         try:
             manifest = _begin(folder, origin, tokenizer)
             if not manifest.complete:
-                with closing(_Build(folder, manifest, sources, settings, setup)) as build:
-                    build.run(workers or available_cores(), report)
+                tokenise = TokeniseDocuments.of(folder / TOKENIZER_FOLDER, tokenizer, settings.normalisation)
+                with closing(_Build(folder, manifest, sources, settings, publish)) as build:
+                    build.run(tokenise, workers, on, report)
         except BaseException as error:
             full = _disk_full(folder, error) if isinstance(error, OSError) and error.errno in DISK_FULL else ""
             if begun_here:
@@ -112,11 +147,16 @@ class _Build:
     """A running build."""
 
     def __init__(
-        self, folder: Path, manifest: Manifest, sources: Sequence[str], settings: BuildSettings, setup: WorkerSetup
+        self,
+        folder: Path,
+        manifest: Manifest,
+        sources: Sequence[str],
+        settings: BuildSettings,
+        publish: Callable[[str], None],
     ) -> None:
         self._folder = folder
-        self._setup = setup
         self._manifest = manifest
+        self._publish = publish
         self._reader = Reader(sources, settings, manifest.shards)
         self._writers = {
             split: SplitWriter(
@@ -130,10 +170,10 @@ class _Build:
             for split in SPLITS
         }
 
-    def run(self, workers: int, report: Callable[[Progress], None]) -> None:
+    def run(self, tokenise: TokeniseDocuments, workers: int, on: str, report: Callable[[Progress], None]) -> None:
         """Everything from the first document to the complete store."""
         tokens, reader = 0, self._reader
-        with closing(_tokenised(reader.batches(), self._setup, workers)) as results:
+        with closing(_tokenised(reader.batches(), tokenise, workers, on)) as results:
             for batch, result in results:
                 for entry in self._writers[batch.split].add(batch, result):
                     self._list(entry)
@@ -148,6 +188,9 @@ class _Build:
 
     def _list(self, entry: ShardEntry) -> None:
         """Add a shard to ``store.json``."""
+        self._publish(entry.name)
+        if not self._manifest.shards:
+            self._publish(TOKENIZER_FOLDER)
         shards = sorted((*self._manifest.shards, entry), key=lambda each: (SPLITS.index(each.split), each.handled))
         self._write(replace(self._manifest, shards=tuple(shards)))
 
@@ -166,6 +209,7 @@ class _Build:
         )
         self._manifest.write(self._folder)
         sync_folder(self._folder)
+        self._publish(STORE_FILE)
 
     def close(self) -> None:
         """Delete half-written shards."""
@@ -174,25 +218,16 @@ class _Build:
 
 
 def _tokenised(
-    batches: Iterator[DocumentBatch], setup: WorkerSetup, workers: int
+    batches: Iterator[DocumentBatch], tokenise: TokeniseDocuments, workers: int, on: str
 ) -> Generator[tuple[DocumentBatch, Tokenised]]:
-    """The batches with their tokens, in order; a single worker is this process itself."""
-    if workers == 1:
-        before = os.environ.get("TOKENIZERS_PARALLELISM")
-        start_worker(setup)
-        try:
-            for batch in batches:
-                yield batch, tokenise(batch.documents)
-        finally:
-            os.environ.pop("TOKENIZERS_PARALLELISM", None)
-            if before is not None:
-                os.environ["TOKENIZERS_PARALLELISM"] = before
-        return
-    pool = OrderedPool(workers, start_worker, setup, tokenise)
+    """The batches with their tokens, in order."""
+    before = os.environ.get("TOKENIZERS_PARALLELISM")
     try:
-        yield from pool.run((batch, batch.documents) for batch in batches)
-    finally:
-        pool.stop()
+        yield from map_stream(tokenise, batches, on=on, workers=workers, sent=lambda batch: batch.documents)
+    finally:  # a single worker is this process itself
+        os.environ.pop("TOKENIZERS_PARALLELISM", None)
+        if before is not None:
+            os.environ["TOKENIZERS_PARALLELISM"] = before
 
 
 def _origin(sources: Sequence[str], tokenizer: Tokenizer, languages: Languages, settings: BuildSettings) -> Origin:
@@ -251,9 +286,8 @@ def _begin(folder: Path, origin: Origin, tokenizer: Tokenizer) -> Manifest:
 def _remove_unlisted(folder: Path, manifest: Manifest) -> None:
     """Delete shards that were being written, or not yet listed, when a build was killed."""
     listed = {entry.name for entry in manifest.shards}
-    shard = re.compile(rf"({'|'.join(SPLITS)})-\d{{5,}}({re.escape(PART)})?")
     for path in folder.iterdir():
-        if path.is_dir() and path.name not in listed and shard.fullmatch(path.name):
+        if path.is_dir() and path.name not in listed and _SHARD.fullmatch(path.name.removesuffix(PART)):
             shutil.rmtree(path)
 
 

@@ -13,8 +13,10 @@ Word starts are for masks that never split a word. A piece alone does not decide
 """
 
 import os
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -64,24 +66,13 @@ class Tokenised:
     characters: npt.NDArray[np.int64]  # of each document
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerSetup:
-    """What a worker process is started with. ``rules`` are applied before the tokenizer's own."""
-
-    tokenizer_folder: Path
-    family: str
-    rules: Rules
-    features: npt.NDArray[np.uint8]  # from ``word_features``, made once for all workers
-
-
 class DocumentTokeniser:
-    """A tokenizer and a sentence splitter, ready for use."""
+    """A tokenizer and a sentence splitter, ready for use. ``rules`` are applied before the tokenizer's own."""
 
-    def __init__(self, setup: WorkerSetup) -> None:
-        tokenizer = read_tokenizer(setup.tokenizer_folder, setup.family)
+    def __init__(self, tokenizer: Tokenizer, rules: Rules, features: npt.NDArray[np.uint8]) -> None:
         self._joined = JoinedTexts(tokenizer)
-        self._rules = setup.rules
-        self._features = setup.features
+        self._rules = rules
+        self._features = features
         self._segment = sentence_splitter()
         self._type = token_type(tokenizer.vocab_size)
         # A text that contains "[MASK]" must not put a real one in the corpus: a model would take it for a mask.
@@ -139,20 +130,35 @@ def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
     return ids
 
 
-_tokeniser: DocumentTokeniser | None = None
+@dataclass
+class TokeniseDocuments:
+    """What a worker does, with all that it needs: it may share no disk with the build. Made ready by its first call."""
 
+    files: Mapping[str, bytes]  # of the tokenizer's folder
+    family: str
+    rules: Rules
+    features: npt.NDArray[np.uint8]  # from ``word_features``, made once for all workers
 
-def start_worker(setup: WorkerSetup) -> None:
-    """Prepare a process for ``tokenise``."""
-    global _tokeniser
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
-    _tokeniser = DocumentTokeniser(setup)
+    @classmethod
+    def of(cls, folder: Path, tokenizer: Tokenizer, rules: Rules) -> "TokeniseDocuments":
+        """With the tokenizer that was saved to a folder."""
+        paths = sorted(path for path in folder.rglob("*") if path.is_file())
+        files = {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+        return cls(files, tokenizer.family, rules, word_features(tokenizer))
 
+    @cached_property
+    def _tokeniser(self) -> DocumentTokeniser:
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
+        with tempfile.TemporaryDirectory() as temporary:
+            for name, content in self.files.items():
+                path = Path(temporary) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+            tokenizer = read_tokenizer(Path(temporary), self.family)
+        return DocumentTokeniser(tokenizer, self.rules, self.features)
 
-def tokenise(documents: Sequence[RawDocument]) -> Tokenised:
-    """The work of one task."""
-    assert _tokeniser is not None
-    return _tokeniser(documents)
+    def __call__(self, documents: Sequence[RawDocument]) -> Tokenised:
+        return self._tokeniser(documents)
 
 
 def word_features(tokenizer: Tokenizer) -> npt.NDArray[np.uint8]:

@@ -14,6 +14,7 @@ import json
 import logging
 import lzma
 import re
+import shutil
 import sys
 import zlib
 from collections.abc import Callable, Generator, Iterator
@@ -41,6 +42,37 @@ BYTE_ORDER_MARKS = (
 # No language written in cp1252 has five letters with marks in a row; other encodings of one or two bytes do.
 NOT_WESTERN = re.compile(rb"[\x80-\xff]{5}")
 DAMAGED = (EOFError, lzma.LZMAError, zlib.error, OSError)
+
+
+def is_url(name: Any) -> bool:
+    """Whether a name is of another file system, as ``s3://bucket/text`` is."""
+    return "://" in str(name)
+
+
+def locate(name: Path | str) -> Path:
+    """The path of a name; that of a URL has what we use of ``Path``, on the file systems that fsspec knows."""
+    if not is_url(name):
+        return Path(name)
+    try:
+        import upath
+    except ImportError:
+        raise InputError(f"{name} needs universal-pathlib; install it with pip install 'litebert[corpus]'") from None
+    try:
+        path = upath.UPath(str(name))
+        path.fs  # noqa: B018  # loads the driver
+    except (ImportError, ValueError) as error:
+        raise InputError(f"{name} cannot be opened ({error}); install its driver, or copy it to a disk") from None
+    return Path(path.path) if path.protocol in ("file", "local") else cast(Path, path)
+
+
+def upload(source: Path, target: Path) -> None:
+    """Copy a file or a folder to a path of another file system."""
+    files = sorted(path for path in source.rglob("*") if path.is_file()) if source.is_dir() else [source]
+    for path in files:
+        place = target / path.relative_to(source).as_posix() if source.is_dir() else target
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("rb") as ours, place.open("wb") as theirs:
+            shutil.copyfileobj(ours, theirs, CHUNK)
 
 
 def kind_of(path: Path) -> str:
@@ -184,9 +216,9 @@ class _ChunkStream(io.RawIOBase):
 def _decompressed(path: Path) -> IO[bytes]:
     suffix = path.suffix.lower()
     if suffix in OPENERS:
-        return cast(IO[bytes], OPENERS[suffix](path, "rb"))
+        return cast(IO[bytes], OPENERS[suffix](path if isinstance(path, Path) else path.open("rb"), "rb"))
     if suffix != ".zst":
-        return path.open("rb", buffering=0)
+        return path.open("rb", buffering=0) if isinstance(path, Path) else path.open("rb")
     try:
         import zstandard
     except ImportError:

@@ -17,6 +17,7 @@ from typing import Any
 
 from litebert.data.files import (
     kind_of,
+    locate,
     open_bytes,
     parquet_library,
     parse_json,
@@ -110,7 +111,7 @@ def stream_rows(source: Source, *, header: bool | None = None, labelled: bool = 
     messages call data in memory.
     """
     if isinstance(source, str | Path):
-        return _stream_file(Path(source), header)
+        return _stream_file(locate(source), header)
     return _stream_memory(source, name, labelled)
 
 
@@ -252,7 +253,7 @@ def parquet_rows(
     pyarrow = parquet_library(path)
     # Without pre-buffering, and with a small buffer, memory does not grow with the row group.
     options = {"pre_buffer": False, "buffer_size": 1 << 20}
-    with _parquet_errors(path, pyarrow), pyarrow.parquet.ParquetFile(path, **options) as file:
+    with _parquet_errors(path, pyarrow), pyarrow.parquet.ParquetFile(_file_of(path), **options) as file:
         yield columns or file.schema_arrow.names, 0
         groups, row = _row_groups_from(file.metadata, start)
         for part in file.iter_batches(batch, row_groups=groups, columns=columns, use_threads=False):
@@ -266,7 +267,12 @@ def parquet_types(path: Path) -> dict[str, str]:
     """The columns of a parquet file and their types."""
     pyarrow = parquet_library(path)
     with _parquet_errors(path, pyarrow):
-        return {field.name: str(field.type) for field in pyarrow.parquet.read_schema(path)}
+        return {field.name: str(field.type) for field in pyarrow.parquet.read_schema(_file_of(path))}
+
+
+def _file_of(path: Path) -> Any:
+    """What pyarrow opens: a path of this machine by itself, one of another file system through fsspec."""
+    return path if isinstance(path, Path) else path.open("rb")
 
 
 @contextmanager

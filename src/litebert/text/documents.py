@@ -18,7 +18,9 @@ from litebert.data.files import (
     COMPRESSIONS,
     STANDARD_INPUT,
     Errors,
+    is_url,
     kind_of,
+    locate,
     parse_json,
     text_lines,
     without_surrogates,
@@ -72,16 +74,16 @@ def expand(sources: Sequence[str]) -> list[Path]:
 
 
 def _expand_one(source: str) -> list[Path]:
-    path = Path(source)
     if not source.strip():
         raise InputError(f"'{source}' names no file or folder; leave it out or name one")
+    path = locate(source)
     if path == STANDARD_INPUT or path.is_file() or path.is_fifo() or path.is_char_device():
         _check_suffix(path)
         return [path]
     if path.is_dir():
         return _files_under(path)
     if any(sign in source for sign in "*?["):
-        matches = sorted(Path(match) for match in glob.glob(source, recursive=True))  # noqa: PTH207
+        matches = _matches(source)
         found = [file for match in matches for file in (_files_under(match) if match.is_dir() else [match])]
         # ** matches a folder and, by itself, the files in it.
         found = list(dict.fromkeys(found))
@@ -91,6 +93,17 @@ def _expand_one(source: str) -> list[Path]:
             return found
         raise InputError(f"no file matches '{source}'")
     raise InputError(f"there is no file or folder '{source}'")
+
+
+def _matches(pattern: str) -> list[Path]:
+    """The paths that a glob names, in order."""
+    if not is_url(pattern):
+        return sorted(Path(match) for match in glob.glob(pattern, recursive=True))  # noqa: PTH207
+    from fsspec.core import url_to_fs
+
+    system, root = url_to_fs(pattern)
+    found = (match for match in sorted(system.glob(root)) if not match.rpartition("/")[2].startswith("."))
+    return [locate(system.unstrip_protocol(match)) for match in found]
 
 
 def _files_under(folder: Path) -> list[Path]:

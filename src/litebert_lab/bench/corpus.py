@@ -19,16 +19,17 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from litebert.cluster import map_stream
 from litebert.corpus.batches import Batches, BatchSettings
 from litebert.corpus.build import BuildSettings, build_store
 from litebert.corpus.look import originals
 from litebert.corpus.store import Store
-from litebert.corpus.worker_pool import OrderedPool
 from litebert.errors import InputError
 from litebert.report import Report, Section, Table
 from litebert.system import available_cores
@@ -163,11 +164,8 @@ def _write_text(corpus: Sequence[str], path: Path, most: int) -> int:
 
 def _library_tokens(text: Path, tokenizer_folder: Path, workers: int, kind: str) -> int:
     """Everything through the library, on as many processes."""
-    pool = OrderedPool(workers, _start, tokenizer_folder, _encode)
-    try:
-        return sum(count for _, count in pool.run((None, (text, *bounds, kind)) for bounds in _ranges(text)))
-    finally:
-        pool.stop()
+    stretches = ((text, *bounds, kind) for bounds in _ranges(text))
+    return sum(count for _, count in map_stream(_Library(tokenizer_folder), stretches, workers=workers))
 
 
 def _ranges(text: Path) -> list[tuple[int, int]]:
@@ -182,24 +180,26 @@ def _ranges(text: Path) -> list[tuple[int, int]]:
     return [*ranges, (begin, end)] if end > begin else ranges
 
 
-_backend: Any = None
+@dataclass
+class _Library:
+    """The library's own tokenizer, read by the first call."""
 
+    folder: Path
 
-def _start(tokenizer_folder: Path) -> None:
-    from tokenizers import Tokenizer
+    @cached_property
+    def _backend(self) -> Any:
+        from tokenizers import Tokenizer
 
-    global _backend
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    _backend = Tokenizer.from_file(str(tokenizer_folder / "tokenizer.json"))
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"
+        return Tokenizer.from_file(str(self.folder / "tokenizer.json"))
 
-
-def _encode(stretch: Stretch) -> int:
-    path, begin, end, kind = stretch
-    with path.open("rb") as file:
-        file.seek(begin)
-        texts = file.read(end - begin).decode().split(SEPARATORS[kind])
-    encodings = _backend.encode_batch_fast([text for text in texts if text], add_special_tokens=False)
-    return sum(len(encoding.ids) for encoding in encodings)
+    def __call__(self, stretch: Stretch) -> int:
+        path, begin, end, kind = stretch
+        with path.open("rb") as file:
+            file.seek(begin)
+            texts = file.read(end - begin).decode().split(SEPARATORS[kind])
+        encodings = self._backend.encode_batch_fast([text for text in texts if text], add_special_tokens=False)
+        return sum(len(encoding.ids) for encoding in encodings)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,10 +46,7 @@ def make_store(tmp_path: Path) -> StoreMaker:
 def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wordpiece vocabulary that knows a few words and every letter."""
     folder = tmp_path_factory.mktemp("tokenizer")
-    letters = "abcdefghijklmnopqrstuvwxyz0123456789"
-    special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-    pieces = [*special, *toy_corpus.WORDS, *".!?", *letters, *("##" + letter for letter in letters)]
-    (folder / "vocab.txt").write_text("\n".join(dict.fromkeys(pieces)) + "\n")
+    toy_corpus.write_tokenizer(folder)
     return folder
 
 
