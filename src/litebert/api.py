@@ -310,7 +310,6 @@ def pretrain(
 
     from litebert.pretraining.run import bound_from, settings_from
     from litebert.pretraining.run import pretrain as run
-    from litebert.train.parallel import end_rank
     from litebert.train.settings import Bound
 
     with tempfile.TemporaryDirectory() if dry_run else nullcontext() as temporary:
@@ -339,10 +338,10 @@ def pretrain(
             micro_tokens=micro_tokens,
             fit_to=bound,
             sinks=tuple(dict.fromkeys([*(["tensorboard"] if tensorboard else []), *(log_to or [])])),
+            temporary=dry_run,
             begun=begun,
         )
         found = run(asked)
-    end_rank()
     return Run(folder, found.status, found.step, dict(found.held_out), found.notes, found)
 
 

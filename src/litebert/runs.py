@@ -237,11 +237,12 @@ def _clear_unfinished(run: Path) -> None:
 class RunLock:
     """Keeps a run folder to one process at a time; the lock dies with the process, however that ends.
 
-    The folder is made if need be, and removed again where the run fails before it has put anything there.
+    The folder is made if need be, and removed again where the run fails before it has put anything there. ``patience``:
+    seconds to wait for a process that is about to end.
     """
 
-    def __init__(self, run: Path) -> None:
-        self.path = run / LOCK_FILE
+    def __init__(self, run: Path, patience: float = 0.2) -> None:
+        self.path, self.patience = run / LOCK_FILE, patience
         self._lock: FileLock | None = None
         self._made = self._empty = False
 
@@ -253,7 +254,8 @@ class RunLock:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.path, thread_local=False, fallback_to_soft=False, on_acquired=_write_holder)
         try:
-            lock.acquire(timeout=0.2, poll_interval=0.02)  # not at once: someone may be looking (``is_in_use``)
+            # Not at once: someone may be looking (``is_in_use``).
+            lock.acquire(timeout=self.patience, poll_interval=0.02)
         except Timeout:
             raise InputError(
                 f"{self.path.parent} is in use by {_holder(self.path)}; wait for it to end, stop it, or name another "

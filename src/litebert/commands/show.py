@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 AsJson = Annotated[bool, Param("Print JSON.", option="json")]
 Html = Annotated[str | None, Param("Write a page with everything to this file.", metavar="FILE")]
 
+STOPPED = os.EX_TEMPFAIL  # exit code of a run that is to be continued, where torchrun does that
 RESUME = "run the same command with --resume to continue"
 
 
@@ -87,9 +88,11 @@ def show_finetune(run: "Run") -> None:
 def show_pretrain(run: "Run") -> None:
     """How a pretraining run ended, and the held-out scores at every depth that was scored."""
     from litebert.train.console import in_words
+    from litebert.train.parallel import end_rank, restartable_job
 
+    stopped = STOPPED if run.status == "stopped" and restartable_job() else 0  # torchrun takes 0 for the end of the job
     if os.environ.get("RANK", "0") != "0":
-        return  # under torchrun the first rank prints for all
+        end_rank(stopped)  # under torchrun the first rank prints for all
     by_depth: dict[str, dict[str, float]] = {}  # depth_3_mlm_loss is the mlm_loss of depth 3
     for name, value in run.scores.items():
         depth, part = name.split("_", 2)[1:] if name.startswith("depth_") else ("", name)
@@ -97,6 +100,7 @@ def show_pretrain(run: "Run") -> None:
     whole = in_words(by_depth.pop("", {})) or "nothing"
     shallower = (f"  at depth {depth}: {in_words(figures)}" for depth, figures in by_depth.items())
     _show_end(run, [f"held out: {whole}", *shallower])
+    end_rank(stopped)
 
 
 def show_distill(run: "Run") -> None:

@@ -3,6 +3,8 @@
 import dataclasses
 import logging
 import shutil
+import socket
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,16 +41,20 @@ from litebert.runs import (
 )
 from litebert.text.tokenizer_files import read_tokenizer
 from litebert.train.averaging import PREFIX, WeightAverage
-from litebert.train.callbacks import Callback, DivergenceGuard, SaveStates, StuckWatch
+from litebert.train.callbacks import Callback, DivergenceGuard, SaveStates, StuckWatch, changed_fact
 from litebert.train.console import ConsoleLine
 from litebert.train.metrics import MetricsFile, RunRecord, Sinks
-from litebert.train.parallel import Ranks, full_weights
+from litebert.train.parallel import NOT_SHARED, Ranks, full_weights, restartable_job
 from litebert.train.plot import Plot
 from litebert.train.precision import training_precision, usable_device
 from litebert.train.settings import Bound, Precision, TrainSettings
 from litebert.train.trainer import Trainer, TrainResult
 
 log = logging.getLogger(__name__)
+
+PATIENCE = 0.2  # seconds for the process that has the run folder to end
+RESTART_PATIENCE = 60.0  # the same where that process was killed, perhaps on another node
+SHARING_SECONDS = 10.0  # until a file that one node has written is seen by all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +83,7 @@ class PretrainSettings:
     save_steps: int | None = None
     held_out_batches: int = 16
     sinks: tuple[str, ...] = ()
+    temporary: bool = False  # the run folder is thrown away: a dry run
     begun: float | None = None  # the monotonic clock when the command was given: a budget counts from there
 
 
@@ -84,13 +91,44 @@ def pretrain(settings: PretrainSettings, callbacks: Sequence[Callback] = ()) -> 
     """Train, resume or refuse; the run folder has the rest. ``callbacks`` come after those of every run."""
     ranks = Ranks.join(settings.device)
     try:
-        if not ranks.first:
-            return _pretrain(settings, ranks, callbacks)
-        check_run_folder(settings.out, settings.resume)
-        with RunLock(settings.out):
-            return _pretrain(settings, ranks, callbacks)
+        with ranks.one_error():
+            # A job that torchrun restarts continues what it has begun.
+            restarted = ranks.from_first(_was_begun_by_this_job(settings.out))
+            settings = replace(settings, resume=settings.resume or restarted)
+            if not ranks.first:
+                return _pretrain(settings, ranks, callbacks)
+            if restarted:
+                log.info("restarted: continuing the run in %s", settings.out)
+            check_run_folder(settings.out, settings.resume)
+            with RunLock(settings.out, RESTART_PATIENCE if restarted else PATIENCE):
+                return _pretrain(settings, ranks, callbacks)
     finally:
         ranks.leave()
+
+
+def _was_begun_by_this_job(run: Path) -> bool:
+    """Whether the run in a folder was begun by the processes that torchrun has restarted as ours."""
+    info, job = read_run(run), restartable_job()
+    return bool(job) and info is not None and info.settings.get("job") == job
+
+
+def _check_same(settings: PretrainSettings, facts: Mapping[str, Any], ranks: Ranks) -> None:
+    """Refuse ranks that were started with other settings or text, and run folders that the nodes do not share."""
+    if changed := changed_fact(ranks.from_first(facts), facts):
+        raise InputError(
+            f"rank {ranks.rank} and rank 0 differ: {changed}; start all nodes with the same command and text"
+        )
+    if settings.temporary:
+        return
+    info = read_run(settings.out)
+    wanted = ranks.from_first(info.fingerprint if info else "")
+    deadline = time.monotonic() + SHARING_SECONDS
+    while info is None or info.fingerprint != wanted:
+        if time.monotonic() > deadline:
+            host = socket.gethostname()
+            raise InputError(f"{settings.out} on {host} (rank {ranks.rank}) is not the folder of rank 0; {NOT_SHARED}")
+        time.sleep(0.1)
+        info = read_run(settings.out)
 
 
 def _pretrain(settings: PretrainSettings, ranks: Ranks, callbacks: Sequence[Callback]) -> TrainResult:
@@ -108,9 +146,10 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, callbacks: Sequence[Call
     stages = pretraining_stages(settings.recipe, config.encoder, text, train)
     check_memory(settings.preset, config.encoder, settings.recipe, train, ranks)
     network = _network(settings, config, store, ranks, source)
+    facts = _facts(settings, store, config.encoder, train)
     saver = SaveStates(
         settings.out,
-        _facts(settings, store, config.encoder, train),
+        facts,
         seconds=settings.save_seconds,
         steps=settings.save_steps,
         read_facts=_current_facts,
@@ -133,6 +172,8 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, callbacks: Sequence[Call
         on_first = [MetricsFile(run), sinks, ConsoleLine(), RunRecord(run), Plot(run, unigram=text.unigram)]
         if changed := describe_changes(asked, settings.recipe):
             log.info("the recipe, fitted to this run: %s", changed)
+    if ranks.world > 1:
+        _check_same(settings, facts, ranks)
     layers, most = config.encoder.num_layers, settings.held_out_batches
     evaluate = held_out_scores(settings.recipe, layers, store, train, ranks, last=stages[-1], most=most)
     average = None
@@ -156,7 +197,7 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, callbacks: Sequence[Call
         raise InputError(missing)
     result = trainer.fit()
     if result.status == "diverged":
-        saver.restore_weights(network)
+        saver.restore_weights(network, ranks)
     if ranks.first or train.sharded:
         _save_models(settings, network, store, ranks, average, result)
     return result
@@ -273,7 +314,7 @@ def _write_run(settings: PretrainSettings, encoder: EncoderConfig, train: TrainS
     parents = [parent_of("corpus", folder) for folder in settings.corpus]
     if settings.source and model_folder(settings.source).is_dir():
         parents.append(parent_of("start", model_folder(settings.source)))
-    asked = {
+    asked: dict[str, Any] = {
         "model": settings.preset,
         "encoder": dataclasses.asdict(encoder),
         "recipe": dataclasses.asdict(settings.recipe),
@@ -287,6 +328,8 @@ def _write_run(settings: PretrainSettings, encoder: EncoderConfig, train: TrainS
         "checkpointing": train.checkpointing,
         "micro_tokens": train.micro_tokens,
     }
+    if job := restartable_job():
+        asked["job"] = job
     write_run(settings.out, "pretrain", asked, parents=parents, status="running")
 
 

@@ -18,6 +18,7 @@ from litebert.nn.network import Network
 from litebert.runs import Status
 from litebert.train import parallel
 from litebert.train.objective import Stage
+from litebert.train.parallel import NOT_SHARED, Ranks
 
 if TYPE_CHECKING:
     from litebert.train.trainer import Trainer
@@ -157,24 +158,35 @@ class SaveStates(Callback):
             trainer.ranks.barrier()
 
     def restore(self, trainer: "Trainer") -> bool:
-        """Put the last good state back; False where there is none."""
-        found = load_state(self.run)
-        if found is None:
+        """Put the last good state back; False where there is none. All ranks must call this."""
+        state = self._last_state(trainer.ranks)
+        if state is None:
             return False
-        _, state, notes = found
-        for note in notes if trainer.ranks.first else ():
-            log.warning("%s", note)
-        changed = _changed(self._read_facts(state["facts"]), self.facts)
+        changed = changed_fact(self._read_facts(state["facts"]), self.facts)
         if changed:
             raise InputError(f"{self.run} was begun with {changed}; resume with the same, or begin a new run")
         trainer.load_state_dict(state)
         return True
 
-    def restore_weights(self, network: Network) -> None:
-        """Put back the weights alone, those of the last good state, where there is one."""
-        found = load_state(self.run)
-        if found is not None:
-            parallel.load_full_weights(network, found[1]["weights"])
+    def restore_weights(self, network: Network, ranks: Ranks) -> None:
+        """Put back the weights alone, those of the last good state, where there is one; all ranks must call this."""
+        state = self._last_state(ranks)
+        if state is not None:
+            parallel.load_full_weights(network, state["weights"])
+
+    def _last_state(self, ranks: Ranks) -> dict[str, Any] | None:
+        """The state that the first rank finds, on every rank: a shared disk may show the others an older one."""
+        found = load_state(self.run) if ranks.first else None
+        step = ranks.from_first(None if found is None else found[0])
+        if step is None:
+            return None
+        if not ranks.first:
+            found = load_state(self.run, which=step)
+        if found is None or found[0] != step:
+            raise InputError(f"rank {ranks.rank} cannot read step {step:,} of {self.run}; {NOT_SHARED}")
+        for note in found[2] if ranks.first else ():
+            log.warning("%s", note)
+        return found[1]
 
     def state_dict(self) -> dict[str, Any]:
         return {"best": self.best}
@@ -183,11 +195,11 @@ class SaveStates(Callback):
         self.best = state["best"]
 
 
-def _changed(before: Any, now: Any, name: str = "") -> str | None:
+def changed_fact(before: Any, now: Any, name: str = "") -> str | None:
     """The first fact that differs, in words; what an older version did not keep, or kept as text, is ignored."""
     if isinstance(now, Mapping):
         known = before if isinstance(before, Mapping) else {}
-        found = (_changed(known[key], value, f"{name} {key}".strip()) for key, value in now.items() if key in known)
+        found = (changed_fact(known[key], value, f"{name} {key}".strip()) for key, value in now.items() if key in known)
         return next(filter(None, found), None)
     return None if before == now else f"{name} {before}, not {now}"
 

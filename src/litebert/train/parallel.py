@@ -1,23 +1,35 @@
 """One device, data parallel or fully sharded: everything that knows about ranks, under plain ``torchrun``.
 
-Small facts (counts, the clock, a wish to stop) travel between hosts' CPUs, so that no GPU waits for them.
+Small facts (counts, the clock, a wish to stop) travel between hosts' CPUs, so that no GPU waits for them. Where
+torchrun may restart the processes (``--max-restarts``), a run continues by itself what the same job has begun.
 """
 
 import contextlib
 import os
+import secrets
+import socket
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch._C._distributed_c10d import PrefixStore
 from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.rendezvous import rendezvous
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from litebert.errors import InputError
 from litebert.nn.network import Network
+
+Value = TypeVar("Value")
+NOT_SHARED = "put the run folder on a disk that all nodes share"
+MEETING_SECONDS = 1800.0  # for all processes of a run to arrive
 
 
 @dataclass(frozen=True)
@@ -28,6 +40,7 @@ class Ranks:
     world: int
     device: torch.device
     small: Any  # the group for small facts, None alone
+    store: Any = None  # the key-value store of this start of the processes
 
     @classmethod
     def join(cls, device: str) -> "Ranks":
@@ -38,9 +51,13 @@ class Ranks:
         here = torch.device("cuda", local) if device == "cuda" else torch.device(device)
         if here.type == "cuda":
             torch.cuda.set_device(here)
+        store = None
         if not dist.is_initialized():
-            dist.init_process_group("cpu:gloo,cuda:nccl" if here.type == "cuda" else "gloo")
-        return cls(dist.get_rank(), dist.get_world_size(), here, dist.new_group(backend="gloo"))
+            backend = "cpu:gloo,cuda:nccl" if here.type == "cuda" else "gloo"
+            shared, rank, world = next(rendezvous("env://"))
+            store = PrefixStore(_name_of_start(shared, rank, world), shared)
+            dist.init_process_group(backend, store=store, rank=rank, world_size=world)
+        return cls(dist.get_rank(), dist.get_world_size(), here, dist.new_group(backend="gloo"), store)
 
     @classmethod
     def alone(cls, device: torch.device) -> "Ranks":
@@ -59,6 +76,42 @@ class Ranks:
         dist.all_reduce(summed, group=self.small)
         return cast(list[float], summed.tolist())
 
+    def from_first(self, value: Value) -> Value:
+        """What the first rank has, on every rank."""
+        if self.world == 1:
+            return value
+        found = [value]
+        dist.broadcast_object_list(found, src=0, group=self.small)
+        return found[0]
+
+    def of_all(self, value: Value) -> list[Value]:
+        """What each rank has, on every rank."""
+        found = [value] * self.world
+        if self.world > 1:
+            dist.all_gather_object(found, value, group=self.small)
+        return found
+
+    @contextlib.contextmanager
+    def one_error(self) -> Iterator[None]:
+        """One of the ranks reports what went wrong; the others, which may only have lost contact, end in silence."""
+        try:
+            yield
+        except Exception as error:
+            if self.world == 1:
+                raise
+            if self.store is not None and not self._speaks():
+                end_rank(2)
+            if isinstance(error, dist.DistError) or "gloo/" in str(error):
+                raise InputError(_lost(error)) from error
+            raise
+
+    def _speaks(self) -> bool:
+        """Whether this rank is the one to report an error: the first to ask."""
+        try:
+            return bool(self.store.compare_set("error", "", str(self.rank)) == str(self.rank).encode())
+        except RuntimeError:  # the node with the store is gone
+            return True
+
     def barrier(self) -> None:
         """Wait for everybody."""
         if self.world > 1:
@@ -70,7 +123,7 @@ class Ranks:
             dist.destroy_process_group()
 
 
-def end_rank() -> None:
+def end_rank(code: int = 0) -> None:
     """End the process of a rank whose work is done and saved; alone, do nothing.
 
     Not by Python's own way out: threads of the process group may still be at work then, and the process would abort now
@@ -79,7 +132,57 @@ def end_rank() -> None:
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(0)
+        os._exit(code)
+
+
+def restartable_job() -> str:
+    """A name for the job, the same after each restart, where torchrun may restart us; otherwise empty.
+
+    It is torchrun's ``--rdzv-id``; without one, which only a job of one node can do, torchrun's own process.
+    """
+    if int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")) < 1:
+        return ""
+    name = os.environ.get("TORCHELASTIC_RUN_ID", "none")
+    if name != "none":
+        return name
+    parent = os.getppid()
+    began = Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[19]  # numbers of processes come again
+    return f"{socket.gethostname()} {parent} {began}"
+
+
+def _name_of_start(store: Any, rank: int, world: int) -> str:
+    """A name for this start of the processes, on which all of them agree: the first rank's.
+
+    The store is torchrun's. It outlives restarts, with the addresses of processes that were killed in it, and each node
+    counts restarts for itself. So every rank knocks with a random word, and the first rank answers whoever knocks last
+    in its place until that one says that it has heard.
+    """
+    mine = secrets.token_hex(8)
+    if rank:
+        store.set(f"litebert/knock/{rank}", mine)
+        name = str(store.get(f"litebert/answer/{mine}").decode())
+        store.set(f"litebert/heard/{name}/{rank}", "yes")
+        return name
+    missing, deadline = set(range(1, world)), time.monotonic() + MEETING_SECONDS
+    while missing:
+        for other in sorted(missing):
+            if store.check([f"litebert/heard/{mine}/{other}"]):
+                missing.discard(other)
+            elif store.check([f"litebert/knock/{other}"]):
+                store.set(f"litebert/answer/{store.get(f'litebert/knock/{other}').decode()}", mine)
+        if time.monotonic() > deadline:
+            raise InputError(
+                f"ranks {', '.join(map(str, sorted(missing)))} did not start; look at the logs of their nodes"
+            )
+        time.sleep(0.02)
+    return mine
+
+
+def _lost(error: Exception) -> str:
+    """That a rank is gone, with the first words of what the network says."""
+    reason = (str(error).splitlines()[0].rpartition("] ")[2] or str(error)).partition(". ")[0]
+    again = "the job restarts from the last saved state" if restartable_job() else "continue with --resume"
+    return f"lost contact with another process of the run ({reason[:150]}); see the logs of the other nodes; {again}"
 
 
 def parallelize(learner: nn.Module, network: Network, ranks: Ranks, sharded: bool) -> nn.Module:

@@ -307,17 +307,16 @@ class Trainer:
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that a run continues with, whole and on the CPU; all ranks must call this.
-
-        The random state is that of this rank; dropout on other ranks is seeded by rank and step.
-        """
-        cuda = torch.cuda.get_rng_state(self.ranks.device) if self.ranks.device.type == "cuda" else None
+        """Everything that a run continues with, whole and on the CPU; all ranks must call this."""
+        on_gpu = self.ranks.device.type == "cuda"
+        cpu = self.ranks.of_all(torch.get_rng_state())
+        cuda = self.ranks.of_all(torch.cuda.get_rng_state(self.ranks.device)) if on_gpu else None
         return {
             "train_state": asdict(self.state),
             "weights": parallel.full_weights(self.network),
             "optimiser": parallel.full_state(self.stepper.optimiser.state_dict()),
             "scaler": self.stepper.scaler.state_dict(),
-            "random": {"world": self.ranks.world, "cpu": torch.get_rng_state(), "cuda": cuda},
+            "random": {"world": self.ranks.world, "cpu": cpu, "cuda": cuda},
             "callbacks": {callback.name: callback.state_dict() for callback in self.callbacks if callback.name},
         }
 
@@ -334,13 +333,19 @@ class Trainer:
         for callback in self.callbacks:
             if callback.name in state["callbacks"]:
                 callback.load_state_dict(state["callbacks"][callback.name])
-        random, device = state["random"], self.ranks.device
-        if self.ranks.world != 1 or random["world"] != 1:
-            torch.manual_seed(hash((self.settings.seed, self.state.step, self.ranks.rank)) % 2**31)
+        self._set_random(state["random"])
+
+    def _set_random(self, random: Mapping[str, Any]) -> None:
+        """Continue this rank's random numbers; with another number of ranks, new ones by rank and step."""
+        rank, world, device = self.ranks.rank, self.ranks.world, self.ranks.device
+        # Before states had every rank's, they had the first's.
+        cpu, cuda = ([kept] if isinstance(kept, torch.Tensor) else kept for kept in (random["cpu"], random["cuda"]))
+        if len(cpu) != world or random["world"] != world:
+            torch.manual_seed(hash((self.settings.seed, self.state.step, rank)) % 2**31)
             return
-        torch.set_rng_state(random["cpu"])
-        if random["cuda"] is not None and device.type == "cuda":
-            torch.cuda.set_rng_state(random["cuda"], device)
+        torch.set_rng_state(cpu[rank])
+        if cuda is not None and device.type == "cuda":
+            torch.cuda.set_rng_state(cuda[rank], device)
 
 
 def _upgraded(state: Mapping[str, Any]) -> Mapping[str, Any]:
