@@ -1351,10 +1351,24 @@ def plan(
     corpus_tokens: Annotated[float | None, Param("Tokens in your corpus: how many epochs?", low=1)] = None,
     measure: Annotated[bool, Param("Time real pretraining steps on this machine.")] = False,
     steps: Annotated[int, Param("Number of steps to time with measure.", low=1, high=100_000)] = 3,
+    gpus: Annotated[int | None, Param("Also plan the paper's full run on this many such devices.", low=1)] = None,
+    nodes: Annotated[int, Param("Number of nodes that the devices are in.", low=1)] = 1,
+    node_link: Annotated[
+        float, Param("GB/s that a device sends within its node; the default is NVLink 4.", low=1e-6)
+    ] = 450.0,
+    link: Annotated[
+        float, Param("GB/s that a node sends to others; the default is a card of 400 Gbit/s.", low=1e-6)
+    ] = 50.0,
+    price: Annotated[float | None, Param("Price of an hour of one device, for the cost.", low=0)] = None,
     settings: Annotated[Fields | None, Param("Fields of the model to change.", python_only=True)] = None,
 ) -> "Plan | list[Plan]":
     """Estimate parameters, arithmetic, memory and time of a run before it starts."""
+    from litebert.planning.nodes import links_between
     from litebert.planning.plan import make_plan
+
+    if gpus is None and (nodes > 1 or price is not None):
+        raise InputError("gpus is missing; give the number of devices on all nodes together", parameter="gpus")
+    links = None if gpus is None else links_between(gpus, nodes, node_link, link)
 
     names = [models] if isinstance(models, str) else [name for name in models if "=" not in name]
     words = [*field_words(settings), *(name for name in models if "=" in name and not isinstance(models, str))]
@@ -1377,6 +1391,8 @@ def plan(
             corpus_tokens=corpus_tokens,
             measure=measure,
             steps=steps,
+            links=links,
+            price=price,
         )
         for name in names
     ]

@@ -41,6 +41,7 @@ from litebert.planning.devices import DTYPES, Kind
 from litebert.planning.step import StepSettings, build_network, build_stepper, cycle_of_lengths, random_batch
 from litebert.pretraining.objective import Pretraining
 from litebert.pretraining.vocabulary_loss import IN_CACHE
+from litebert.train.parallel import Ranks
 
 Part = Literal["weights", "gradients", "optimiser", "half_weights", "activations", "scores", "temporary"]
 Growth = Literal["fixed", "tokens", "positions", "scores"]
@@ -237,7 +238,7 @@ def _train(
 ) -> list[Tensor]:
     """Take a step; gives the optimiser's state."""
     eager = replace(settings, compiled=False, checkpointing=False, logit_chunk=settings.chunk)
-    stepper, stage = build_stepper(network, eager, torch.device("cpu"))
+    stepper, stage = build_stepper(network, eager, Ranks.alone(torch.device("cpu")))
     # Set here because a stepper with checkpointing on a CPU changes how this process frees memory.
     network.encoder.checkpointing = settings.checkpointing
     stepper.scaler = torch.amp.GradScaler("cpu", enabled=False)  # it looks at the gradients, which have no values

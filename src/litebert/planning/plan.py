@@ -13,11 +13,12 @@ from litebert.parameters import parse_duration
 from litebert.planning.arithmetic import PURPOSES, Purpose
 from litebert.planning.count import Memory, Parameters, count_parameters, record_step
 from litebert.planning.devices import Device, find_device
+from litebert.planning.nodes import GRADIENT_BYTES, PAPER_BATCH, PAPER_STEPS, Links, PaperRun
 from litebert.planning.step import Measured, Optimiser, StepSettings
 from litebert.planning.step import measure as measure_steps
 from litebert.train.settings import Precision
 
-PAPER_TOKENS = 125_000 * 4096 * 512  # the full recipe of the ALBERT paper (section 4.1)
+PAPER_TOKENS = PAPER_STEPS * PAPER_BATCH
 USUAL_TOKENS = {"cuda": 16384, "cpu": 4096}
 USUAL_LENGTH = 512
 
@@ -67,6 +68,7 @@ class Plan:
     speed: Speed
     budget: Budget | None
     measured: Measured | None
+    paper_run: PaperRun | None  # on many GPUs, where they were asked about
 
     @property
     def peak(self) -> Memory:
@@ -99,12 +101,17 @@ def make_plan(
     corpus_tokens: float | None = None,
     measure: bool = False,
     steps: int = 3,
+    links: Links | None = None,
+    price: float | None = None,
 ) -> Plan:
     """Parameters, arithmetic, memory and time of a preset or a model folder.
 
     ``overrides`` are words such as ``num_layers=6``; ``budget`` is a time such as ``"2h"``. ``measure`` takes real
-    pretraining ``steps`` on this machine and goes by their speed.
+    pretraining ``steps`` on this machine and goes by their speed. With ``links`` also the paper's run on many devices,
+    an hour of one at ``price``.
     """
+    if links and purpose != "pretrain":
+        raise InputError(f"gpus is {links.gpus}, but {purpose} is planned for one; leave gpus out, or plan pretraining")
     config = model_config(model, list(overrides)).encoder
     if measure and (purpose != "pretrain" or optimiser != "adamw"):
         raise InputError(f"measure takes pretraining steps with adamw, not {purpose} steps with {optimiser}")
@@ -132,6 +139,21 @@ def make_plan(
     measured = measure_steps(config, step, tokens, steps) if measure else None
     predicted = tokens / _seconds_per_step(config, step, found, tokens)
     rate = measured.tokens_per_second if measured else predicted
+    parameters = count_parameters(config)
+    paper_run = None
+    if links:
+        share = PAPER_BATCH / links.gpus
+        fewer = max(1, min(tokens, int(share)))  # tokens of a pass, where a GPU's share is less than a batch
+        slower = fewer / _seconds_per_step(config, step, found, fewer) / predicted
+        size = GRADIENT_BYTES * parameters.with_heads
+        paper_run = PaperRun(
+            links=links,
+            tokens_per_gpu=share,
+            gradient_bytes=size,
+            arithmetic_seconds=share / (rate * slower),
+            communication_seconds=links.exchange_seconds(size),
+            price=price,
+        )
     bought = None
     if seconds is not None:
         read = seconds * rate
@@ -142,7 +164,7 @@ def make_plan(
         device=found,
         step=step,
         tokens=tokens,
-        parameters=count_parameters(config),
+        parameters=parameters,
         flops_per_token=flops,
         memory={each: record.memory(tokens) for each, record in records.items()},
         largest_tokens=records[purpose].largest_tokens(found.usable_bytes),
@@ -155,6 +177,7 @@ def make_plan(
         ),
         budget=bought,
         measured=measured,
+        paper_run=paper_run,
     )
 
 

@@ -137,9 +137,7 @@ def build_network(config: EncoderConfig, settings: StepSettings) -> Network:
     return pretraining_network(config, heads[settings.purpose])
 
 
-def build_stepper(
-    network: Network, settings: StepSettings, device: torch.device, optimiser: OptimiserSettings | None = None
-) -> tuple[Stepper, Stage]:
+def build_stepper(network: Network, settings: StepSettings, ranks: Ranks) -> tuple[Stepper, Stage]:
     """The stepper of the trainer, and the stage that it takes steps of.
 
     SGD is there for comparison only, as AdamW: what that keeps is left out where the state is counted.
@@ -147,7 +145,7 @@ def build_stepper(
     half_residual = settings.purpose == "pretrain" if settings.half_residual is None else settings.half_residual
     train = TrainSettings(
         bound=Bound(steps=1),
-        optimiser=optimiser or OptimiserSettings(name=settings.optimiser if settings.optimiser != "sgd" else "adamw"),
+        optimiser=OptimiserSettings(name=settings.optimiser if settings.optimiser != "sgd" else "adamw"),
         precision=settings.precision,
         half_residual=half_residual,
         compiled=settings.compiled,
@@ -160,7 +158,7 @@ def build_stepper(
     elif settings.elastic and shallower_depths(depth, depth):
         objective = Elastic(Pretraining(settings.length, settings.chunk, depth), shallower_depths(depth, depth), seed=0)
     stage = Stage("plan", 0.0, cast(Any, None), objective, weights=WEIGHTS)
-    return Stepper(network, [stage], train, Ranks.alone(device)), stage
+    return Stepper(network, [stage], train, ranks), stage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +194,7 @@ def take_steps(config: EncoderConfig, settings: StepSettings, tokens: int, steps
     lengths = lengths_for(tokens, settings.length, settings.mixed)
     batch = random_batch(config, lengths, max(1, round(settings.mask_rate * tokens)))
     network = build_network(config, settings).to(device)
-    stepper, stage = build_stepper(network, settings, device)
+    stepper, stage = build_stepper(network, settings, Ranks.alone(device))
     for number in range(WARM_UP_STEPS[device.type]):
         stepper.step(number, stage, [batch], 1.0)
     stepper.wait()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from litebert.parameters import format_duration
 from litebert.planning.devices import GIB
+from litebert.planning.nodes import Links, PaperRun
 from litebert.planning.plan import PAPER_TOKENS, Plan
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def print_plans(plans: Sequence[Plan], console: "Console") -> None:
         table.add_section()
     console.print(table)
     console.print(f"{first.device.label}: {first.device.figures}.", style="dim", highlight=False)
+    if first.paper_run:
+        console.print(f"{_assumed(first.paper_run.links)}.", style="dim", highlight=False)
     for plan in plans:
         console.print(sentence(plan), highlight=False, soft_wrap=not console.is_terminal)
 
@@ -83,7 +86,37 @@ def _rows(plan: Plan) -> list[dict[str, str]]:
             time["  epochs"] = f"{plan.budget.epochs:.3g}"
     if plan.step.purpose == "pretrain":
         time["the paper's full run"] = format_duration(speed.paper_run_seconds)
-    return [{label: f"{count:,}" for label, count in parameters.items()}, arithmetic, by_part, time]
+    sections = [{label: f"{count:,}" for label, count in parameters.items()}, arithmetic, by_part, time]
+    return [*sections, *([_many(plan.paper_run)] if plan.paper_run else [])]
+
+
+def _many(run: PaperRun) -> dict[str, str]:
+    """The rows of the paper's run on many devices."""
+    links = run.links
+    rows = {
+        f"the paper's run on {counted(links.gpus, 'device')}": format_duration(run.seconds),
+        "  tokens of each in a step": f"{run.tokens_per_gpu:,.0f}",
+        "  gradients exchanged in a step": f"{run.gradient_bytes / 1e6:,.1f} MB",
+        "  arithmetic of a step": f"{run.arithmetic_seconds:.3g} s",
+        "  communication of a step": f"{run.communication_seconds:.3g} s",
+        "  share of communication": f"{run.communication_share:.1%}",
+        "  hours of a device": f"{run.gpu_hours:,.0f}",
+    }
+    return rows if run.cost is None else {**rows, "  cost": f"{run.cost:,.0f}"}
+
+
+def counted(number: int, what: str) -> str:
+    """A number and what there is of it: ``1 node``, ``8 nodes``."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _assumed(links: Links) -> str:
+    """The speeds that a plan for many devices takes for granted."""
+    return (
+        f"{counted(links.gpus, 'device')} on {counted(links.nodes, 'node')}: "
+        f"{links.node_link / 1e9:g} GB/s within a node "
+        f"(--node-link), {links.link / 1e9:g} GB/s between nodes (--link), taken as stated; no overlap with arithmetic"
+    )
 
 
 def sentence(plan: Plan) -> str:
@@ -106,6 +139,9 @@ def sentence(plan: Plan) -> str:
     if step.purpose == "pretrain":
         text += f"; the paper's full run ({large_number(PAPER_TOKENS)} tokens) would take "
         text += format_duration(plan.speed.paper_run_seconds)
+    if run := plan.paper_run:
+        text += f", on {run.links.gpus} of them {format_duration(run.seconds)}, {run.communication_share:.1%} of it "
+        text += "communication"
     return text + "."
 
 
@@ -156,5 +192,11 @@ def as_plain(plan: Plan) -> dict[str, Any]:
         "budget": dataclasses.asdict(plan.budget) if plan.budget else None,
         "paper_run_seconds": paper_run_seconds if purpose == "pretrain" else None,
         "measured": dataclasses.asdict(plan.measured) if plan.measured else None,
+        "paper_run": _plain_run(plan.paper_run) if plan.paper_run else None,
         "answer": sentence(plan),
     }
+
+
+def _plain_run(run: PaperRun) -> dict[str, Any]:
+    derived = ("communication_share", "seconds", "gpu_hours", "cost")
+    return {**dataclasses.asdict(run), **{name: getattr(run, name) for name in derived}}

@@ -415,3 +415,37 @@ def compiling(
     show_report(
         bench_compiling(model, corpus, words or [], ways=chosen, starts=starts, steps=steps, device=where), as_json
     )
+
+
+@app.command()
+def ranks(
+    models: Annotated[list[str] | None, typer.Argument(help="Presets.  [default: albert-base bert-base]")] = None,
+    count: Annotated[int, typer.Option("--ranks", min=2, help="Processes to start, where torchrun has not.")] = 2,
+    tokens: Annotated[int, typer.Option(min=1, help="Tokens of each process in a step.")] = 512,
+    length: Annotated[int, typer.Option(min=1, help="Tokens of an input.")] = 128,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of each kind that are timed.")] = 5,
+    link: Annotated[
+        float | None, typer.Option(min=1e-9, help="Speed of the network in GB/s, where known; else it is measured.")
+    ] = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Several processes: bytes of gradients of a step, counted, and the time of their exchange beside the plan's."""
+    import os
+
+    from litebert.train.parallel import end_rank
+    from litebert_lab.bench.ranks import bench_ranks, start_ranks
+
+    if "RANK" not in os.environ:
+        raise typer.Exit(start_ranks(count))
+    report = bench_ranks(
+        models or ["albert-base", "bert-base"],
+        device=usable_device(device),
+        tokens=tokens,
+        length=length,
+        steps=steps,
+        link=link,
+    )
+    if report:
+        show_report(report, as_json)
+    end_rank()
