@@ -24,6 +24,11 @@ RECIPES = {
         False,
         ("optimiser.name=adamw", "objective=replaced", "generator_depth=1", "growth.depths=[[0,1],[0.4,2]]"),
     ),
+    "mined": (
+        False,
+        ("optimiser.name=adamw", "select.kind=hard-rows", "select.depth=1", "select.draw=weighted"),
+    ),
+    "mined_words": (True, ("optimiser.name=adamw", "select.kind=hard-tokens", "select.depth=1")),
     "averaged": (
         True,
         ("optimiser.name=adamw", "averaging.kind=ema", "averaging.span=0.3", "mask_rate=[[0,0.3],[0.5,0.15]]"),

@@ -69,6 +69,7 @@ class Batch:
     num_tokens: int
     num_sequences: int
     num_masked: int
+    mask_weights: npt.NDArray[np.float32] | None = None  # M: what the predictions count for; None: 1 each
 
 
 class BatchArrays(NamedTuple):
@@ -135,6 +136,18 @@ def write_padding(arrays: Any, used: Any, count: Any, pad_id: Any, length: Any) 
         arrays.starts[number + 1] = min(arrays.starts[number] + length, len(arrays.ids))
 
 
+def original_ids(batch: Batch) -> npt.NDArray[np.int32]:
+    """(T) the ids before masking."""
+    ids, real = batch.ids.copy(), batch.mask_targets != UNLABELLED
+    ids[batch.mask_positions[real]] = batch.mask_targets[real]
+    return ids
+
+
+def mask_room(settings: BatchSettings) -> int:
+    """How many masked tokens there is room for where shapes are fixed."""
+    return -(-int(settings.rate * settings.budget + 64) // 64) * 64
+
+
 class Batches:
     """The batches of a split; those of ``held_out`` are the same, masks and all, in every epoch and under any seed."""
 
@@ -150,7 +163,7 @@ class Batches:
         if not self._held_out:
             self._planner.require_one_batch()
         self.max_sequences = self._planner.max_sequences
-        self.max_masked = -(-int(settings.rate * settings.budget + 64) // 64) * 64
+        self.max_masked = mask_room(settings)
         self._ids = store.special_ids
         self._special = np.zeros(store.vocab_size, np.bool_)
         self._special[list(store.special_ids.values())] = True

@@ -118,6 +118,7 @@ def _flops(recipe: Recipe, encoder: EncoderConfig) -> float:
     ends, generator = (*(begin for begin, _ in depths[1:]), 1.0), generator_layers(recipe, encoder)
     depths = tuple((begin, depth + generator * (depth == encoder.num_layers)) for begin, depth in depths)
     mean = sum((end - begin) * depth for (begin, depth), end in zip(depths, ends, strict=True)) / encoder.num_layers
+    mean += recipe.select.passes * recipe.select.depth / 3 / encoder.num_layers  # forward only
     length = max(length for _, length in recipe.batches.lengths)
     return mean * flops_per_token(encoder, length, "pretrain")
 

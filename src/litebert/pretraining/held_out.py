@@ -15,10 +15,10 @@ from litebert.corpus.store import Store
 from litebert.errors import InputError
 from litebert.nn.network import Network
 from litebert.pretraining.elastic import Elastic, quarters
+from litebert.pretraining.mining import batch_settings
 from litebert.pretraining.objective import LOGIT_CHUNK, AtDepths, Pretraining
 from litebert.pretraining.recipe import Recipe
 from litebert.pretraining.replaced import Replaced
-from litebert.pretraining.stages import batch_settings
 from litebert.train import precision
 from litebert.train.objective import Learner, Objective, Stage, SumsOf
 from litebert.train.parallel import Ranks

@@ -47,6 +47,8 @@ class Pretraining:
     def tensors(self, batch: Batch, device: torch.device) -> dict[str, Tensor]:
         names = ("ids", "segments", "positions", "order_labels", "mask_positions", "mask_targets")
         tensors = {name: on_device(torch.from_numpy(getattr(batch, name)), device).long() for name in names}
+        if batch.mask_weights is not None:
+            tensors["mask_weights"] = on_device(torch.from_numpy(batch.mask_weights), device)
         return {**tensors, "starts": on_device(torch.from_numpy(batch.starts), device)}
 
     def parts(self, network: Network, tensors: Mapping[str, Tensor]) -> dict[str, Part]:
@@ -57,14 +59,21 @@ class Pretraining:
     def heads(self, network: Network, states: Tensor, layout: Layout, tensors: Mapping[str, Tensor]) -> dict[str, Part]:
         """The losses of the heads on the states of some depth."""
         words, order = scale_order_gradient(states, states, self.order_grad_ratio)
-        parts = {"mlm": self.masked_lm(network, words, tensors["mask_positions"], tensors["mask_targets"])}
+        places, targets = tensors["mask_positions"], tensors["mask_targets"]
+        parts = {"mlm": self.masked_lm(network, words, places, targets, tensors.get("mask_weights"))}
         return {**parts, **self.order(network, order, layout, tensors["order_labels"])}
 
-    def masked_lm(self, network: Network, states: Tensor, positions: Tensor, targets: Tensor) -> Part:
-        """The sums over positions whose targets count."""
-        if not self.chunk:
-            return part_sums(network.masked_lm(states, positions).float(), targets)
-        return vocabulary_loss(*network.masked_lm_factors(states[positions]), targets, self.chunk)
+    def masked_lm(
+        self, network: Network, states: Tensor, positions: Tensor, targets: Tensor, weights: Tensor | None = None
+    ) -> Part:
+        """The sums over positions whose targets count, the losses times ``weights``."""
+        if self.chunk:
+            return vocabulary_loss(*network.masked_lm_factors(states[positions]), targets, self.chunk, weights)
+        logits = network.masked_lm(states, positions).float()
+        if weights is None:
+            return part_sums(logits, targets)
+        loss = F.cross_entropy(logits, targets, ignore_index=IGNORED, reduction="none")
+        return Part((loss * weights).sum(), (logits.detach().argmax(-1) == targets).sum())
 
     def order(
         self, network: Network, states: Tensor, layout: Layout, labels: Tensor, name: str = "order"

@@ -69,6 +69,31 @@ class InitialValues:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which of more candidates than a step holds are learnt from (``mining.py``)."""
+
+    kind: Literal["none", "hard-tokens", "hard-rows"] = "none"  # what is chosen: words to mask, or whole inputs
+    by: Literal["loss", "frequency", "repeats"] = "loss"  # the score: a shallow pass's loss, rarity, only repeated text
+    share: float = 0.5  # of the candidates that is kept
+    depth: int = 2  # layers of the pass that scores by loss
+    draw: Literal["hardest", "weighted"] = "hardest"  # weighted: by chance, with weights that undo it
+    discount_repeats: bool = True  # text that the store has several times counts once in all
+
+    def __post_init__(self) -> None:
+        require(0 < self.share < 1, "select.share", self.share, "between 0 and 1, such as 0.5")
+        require(self.depth > 0, "select.depth", self.depth, "1 layer or more")
+        if self.by == "repeats" and not self.discount_repeats:
+            raise InputError("select.by=repeats needs select.discount_repeats=true; leave out one of the two")
+
+    @property
+    def passes(self) -> float:
+        """Tokens that the scoring pass reads for each token that is trained on."""
+        if self.kind == "none" or self.by != "loss":
+            return 0.0
+        return 1 / self.share if self.kind == "hard-rows" else 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Recipe:
     """How to pretrain."""
 
@@ -85,6 +110,7 @@ class Recipe:
     replaced_weight: float = 50.0  # of the loss of all layers on these guesses, beside 1 for the generator's own loss
     masked_every: int = 8  # one sequence in N keeps its masks, which all layers fill; 0: none
     fixed_embeddings: bool = False  # whether only the generator's loss trains the embeddings
+    select: Selection = Selection()
     batches: BatchPlan = BatchPlan()
     growth: Growth = Growth()
     optimiser: OptimiserSettings = field(default_factory=OptimiserSettings)
@@ -125,6 +151,19 @@ class Recipe:
         require(self.optimiser.rate is not None, "optimiser.rate", "null", "a number, such as 1e-3")
         if self.objective != "masked" and self.elastic:
             raise InputError(f"elastic needs objective=masked, not {self.objective}; leave out one of the two")
+        if self.select.kind != "none":
+            self._check_selection()
+
+    def _check_selection(self) -> None:
+        kind, rate = f"select.kind={self.select.kind}", self.highest_mask_rate / self.select.share
+        if self.objective != "masked" or self.elastic:
+            other = "elastic" if self.elastic else f"objective={self.objective}"
+            raise InputError(f"{kind} chooses for plain masked LM, not for {other}; leave out one of the two")
+        if self.select.kind == "hard-tokens" and rate >= 1:
+            raise InputError(
+                f"mask_rate {self.highest_mask_rate} and select.share {self.select.share} would mask {rate:.0%} of all "
+                "tokens as candidates; choose a lower rate or a larger share"
+            )
 
     @property
     def mask_rates(self) -> tuple[tuple[float, float], ...]:

@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from litebert.corpus.batches import Batch
+from litebert.corpus.batches import Batch, original_ids
 from litebert.nn.config import EncoderConfig
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
@@ -70,7 +70,7 @@ class Replaced:
         counted = ~keeps
         counted[batch.num_tokens :] = False
         arrays: dict[str, npt.NDArray[np.generic]] = {
-            "original": _original(batch).astype(np.int64),
+            "original": original_ids(batch).astype(np.int64),
             "keeps": keeps,
             "counted": counted,
             "kept_targets": self._kept_targets(batch, keeps).astype(np.int64),
@@ -162,10 +162,3 @@ def step_flops(config: EncoderConfig, batch: Batch, *, generator_depth: int, que
         return both
     share = batch.num_tokens / max(batch.num_masked, 1)
     return both + batch_flops(config, batch, heads=share) - batch_flops(config, batch, heads=0.0)
-
-
-def _original(batch: Batch) -> npt.NDArray[np.int32]:
-    """(T) the ids before masking."""
-    ids, real = batch.ids.copy(), batch.mask_targets != IGNORED
-    ids[batch.mask_positions[real]] = batch.mask_targets[real]
-    return ids

@@ -5,9 +5,9 @@ from dataclasses import replace
 from functools import partial
 
 from litebert.corpus.batches import Batch, Batches
-from litebert.corpus.settings import BatchSettings
 from litebert.nn.config import EncoderConfig
 from litebert.pretraining.elastic import EVERY, WEIGHTS, Elastic, shallower_depths
+from litebert.pretraining.mining import Candidates, candidate_settings
 from litebert.pretraining.objective import LOGIT_CHUNK, Pretraining, batch_flops
 from litebert.pretraining.parts import AbsentText, Text
 from litebert.pretraining.recipe import Recipe, depth_stages, generator_layers
@@ -21,7 +21,7 @@ def pretraining_stages(recipe: Recipe, encoder: EncoderConfig, text: Text, train
     chunk, depths = 0 if train.compiled else LOGIT_CHUNK, depth_stages(recipe, encoder)
     lengths, rates = recipe.batches.lengths, recipe.mask_rates
     # At other mask rates the batches have the same shapes and places in the stream: one compiled graph does for all.
-    sources = _sources(recipe, text, train)
+    sources, mined = _sources(recipe, text, train), Candidates(recipe, encoder, train)
     learnt = {}  # by length and depth: what is compiled is compiled once for all stages that have both in common
     begins = {begin for begin, _ in (*lengths, *depths, *rates)} | {part.begin for part in text.parts}
     stages = []
@@ -39,11 +39,12 @@ def pretraining_stages(recipe: Recipe, encoder: EncoderConfig, text: Text, train
             Stage(
                 name=name if len(text.parts) == 1 else f"{name} of part {text.parts.index(part) + 1}",
                 begin=begin,
-                source=source.at_rate(value_at(begin, rates)) if isinstance(source, Batches) else source,
+                source=source.at_rate(mined.rate(value_at(begin, rates))) if isinstance(source, Batches) else source,
                 objective=objective,
                 flops=flops,
                 weights={**weights, **dict.fromkeys(without, 0.0)},
                 missing=part.missing,
+                choice=mined.choice(part, length, depth),
             )
         )
     return stages
@@ -54,7 +55,7 @@ def _sources(recipe: Recipe, text: Text, train: TrainSettings) -> dict[tuple[flo
     found: dict[tuple[float, float], Batches | AbsentText] = {}
     for part in text.parts:
         for begin, length in recipe.batches.lengths:
-            settings = batch_settings(recipe, train, length)
+            settings = candidate_settings(recipe, train, length)
             settings = replace(settings, max_sequences=text.max_sequences.get(length))
             found[part.begin, begin] = Batches(part.store, "train", settings) if part.store else AbsentText(part)
     return found
@@ -65,7 +66,7 @@ def with_shapes(text: Text, recipe: Recipe, train: TrainSettings) -> Text:
     if len(text.parts) == 1 or text.max_sequences:
         return text
     sizes = {
-        length: Batches(text.first, "train", batch_settings(recipe, train, length)).max_sequences
+        length: Batches(text.first, "train", candidate_settings(recipe, train, length)).max_sequences
         for _, length in recipe.batches.lengths
     }
     return replace(text, max_sequences=sizes)
@@ -94,17 +95,3 @@ def _objective(
     shallower = shallower_depths(depth, encoder.num_layers) if recipe.elastic else ()
     arithmetic = partial(batch_flops, encoder, depth=depth, heads=1 + bool(shallower) / EVERY)
     return Elastic(plain, shallower, train.seed) if shallower else plain, arithmetic, WEIGHTS
-
-
-def batch_settings(recipe: Recipe, train: TrainSettings, length: int) -> BatchSettings:
-    """Batches of a length, at the highest of the recipe's mask rates."""
-    return BatchSettings(
-        length=length,
-        budget=train.micro_tokens,
-        order=recipe.order,
-        edges=recipe.edges,
-        masking=recipe.masking,
-        rate=recipe.highest_mask_rate,
-        seed=train.seed,
-        fixed=True,
-    )

@@ -17,11 +17,17 @@ IGNORED = -100
 IN_CACHE = 128  # positions at once on a CPU
 
 
-def vocabulary_loss(states: Tensor, table: Tensor, bias: Tensor, targets: Tensor, chunk: int) -> Part:
-    """The sums of ``cross_entropy(states @ table.T + bias, targets)`` over the targets that count, and the hits."""
+def vocabulary_loss(
+    states: Tensor, table: Tensor, bias: Tensor, targets: Tensor, chunk: int, weights: Tensor | None = None
+) -> Part:
+    """The sums of ``cross_entropy(states @ table.T + bias, targets)`` over the targets that count, and the hits.
+
+    ``weights`` (M) multiply the losses.
+    """
     size = min(chunk, IN_CACHE) if states.device.type == "cpu" else chunk
     learns = torch.is_grad_enabled()
-    return Part(*_VocabularyLoss.apply(states, table, bias, targets, size, _product_type(states), learns))
+    counted = (targets != IGNORED).float() if weights is None else weights.float() * (targets != IGNORED)
+    return Part(*_VocabularyLoss.apply(states, table, bias, targets, counted, size, _product_type(states), learns))
 
 
 def _product_type(states: Tensor) -> torch.dtype:
@@ -41,6 +47,7 @@ class _VocabularyLoss(torch.autograd.Function):
         table: Tensor,
         bias: Tensor,
         targets: Tensor,
+        counted: Tensor,
         size: int,
         dtype: torch.dtype,
         learns: bool,
@@ -53,7 +60,7 @@ class _VocabularyLoss(torch.autograd.Function):
                 place = slice(begin, begin + size)
                 low_states, wanted = states[place].to(dtype), targets[place, None]
                 logits = _logits(low_states, low_table, bias)
-                lost, hits = _exponentials(logits, wanted)
+                lost, hits = _exponentials(logits, wanted, counted[place, None])
                 loss += lost
                 right += hits
                 if learns:
@@ -69,7 +76,7 @@ class _VocabularyLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *weights: Tensor) -> tuple[Tensor | None, ...]:
         found = [(gradient * weights[0]).to(kind) for gradient, kind in zip(ctx.saved_tensors, ctx.types, strict=True)]
-        return (*found, None, None, None, None)
+        return (*found, None, None, None, None, None)
 
 
 def _logits(states: Tensor, table: Tensor, bias: Tensor) -> Tensor:
@@ -79,9 +86,11 @@ def _logits(states: Tensor, table: Tensor, bias: Tensor) -> Tensor:
     return (states @ table.T).float().add_(bias)
 
 
-def _exponentials(logits: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-    """The loss and hits of logits (M, V) for ``wanted`` (M, 1); the logits turn into their own gradient."""
-    counted = wanted != IGNORED
+def _exponentials(logits: Tensor, wanted: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
+    """The loss and hits of logits (M, V) for ``wanted`` (M, 1), weighted by ``counted``.
+
+    The logits turn into their own gradient.
+    """
     place = wanted.clamp_min(0)
     largest, first = logits.max(-1, keepdim=True)
     wanted_logit = logits.gather(1, place)

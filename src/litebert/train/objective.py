@@ -49,6 +49,14 @@ class Objective(Protocol):
 SumsOf = Callable[[Objective, Mapping[str, Tensor]], Sums]
 
 
+class Choice(Protocol):
+    """Makes the micro-batch that is trained on out of more candidates, perhaps by asking the network."""
+
+    def __call__(self, sums: SumsOf, candidates: Any, device: torch.device) -> tuple[Any, float]:
+        """The micro-batch, and the arithmetic that choosing took. No gradients are kept."""
+        ...
+
+
 @dataclass(frozen=True)
 class Stage:
     """A source of micro-batches and how to learn from them, from some progress on (a sequence length, say)."""
@@ -60,6 +68,7 @@ class Stage:
     flops: Callable[[Any], float] | None = None  # arithmetic of a step on one micro-batch
     weights: Mapping[str, float] = field(default_factory=dict)  # of the parts of the loss; default: 1
     missing: str = ""  # why it cannot be trained here: the run stops before it
+    choice: Choice | None = None  # what the source has are candidates for it
 
     def weight(self, part: str) -> float:
         """What a part of the loss counts for."""

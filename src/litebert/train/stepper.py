@@ -100,6 +100,17 @@ class Stepper:
         weights = {name: stage.weight(name) for name in sums}
         return StepLosses(number, tokens, counts, weights, sums, norm)
 
+    def choose(self, stage: Stage, batches: Sequence[Any]) -> tuple[list[Any], float]:
+        """What a step of the stage trains on, and the arithmetic of choosing it from ``batches``."""
+        if stage.choice is None:
+            return list(batches), 0.0
+        device = self.ranks.device
+        self.network.eval()
+        with torch.no_grad(), precision.cast(self.settings.precision, device):
+            chosen = [stage.choice(self.sums, batch, device) for batch in batches]
+        self.network.train()
+        return [batch for batch, _ in chosen], sum(flops for _, flops in chosen)
+
     def compile(self, stage: Stage, batch: Any) -> None:
         """Both passes on a batch, whose gradients are thrown away, so that this need not compile in a step."""
         on_gpu = self.ranks.device.type == "cuda"

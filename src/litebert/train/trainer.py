@@ -192,7 +192,8 @@ class Trainer:
         for number, stage in enumerate(coming, 1):
             if self.ranks.first:
                 log.info("compiling, part %d of %d: up to a minute the first time", number, len(coming))
-            self.stepper.compile(stage, next(self._stream(stage)))
+            batches, _ = self.stepper.choose(stage, [next(self._stream(stage))])
+            self.stepper.compile(stage, batches[0])
         took, budget = self.clock.seconds() - self.state.seconds, self.settings.bound.seconds
         if self.ranks.first and budget is not None and took > COMPILING_SHARE * (budget - self.state.seconds):
             self.note(
@@ -233,6 +234,7 @@ class Trainer:
         count = self.settings.micro_batches(progress)
         batches = [next(stream) for _ in range(count // self.ranks.world)]
         window.waited += time.monotonic() - begun
+        batches, flops = self.stepper.choose(stage, batches)
         of_batch = value_at(progress, self.settings.batch_rates)
         rate = rate_factor(progress, self.settings.schedule) * of_batch * state.rate_scale
         losses = self.stepper.step(state.step + 1, stage, batches, rate)
@@ -241,7 +243,7 @@ class Trainer:
         state.positions[stage.name] = stage.source.advance(state.positions[stage.name], count)
         window.steps.append(losses)
         if stage.flops and (self.peak or self.settings.bound.flops):
-            flops = sum(map(stage.flops, batches))
+            flops += sum(map(stage.flops, batches))
             window.flops += flops if self.peak else 0.0
             state.flops += self.ranks.total([flops])[0] if self.settings.bound.flops else 0.0
         if state.step % self.settings.log_every == 0 or state.step <= 2:

@@ -133,3 +133,10 @@ def test_what_changed_is_told_in_words_that_ask_for_it():
     assert again.batches.tokens == longer.batches.tokens
     assert again.optimiser.rate == pytest.approx(longer.optimiser.rate, rel=1e-2)
     assert describe_changes(RECIPE, RECIPE) == ""
+
+
+def test_scoring_passes_take_from_the_tokens_there_are():
+    """Two of twelve layers, forward only, over ten times the tokens: more than half as much as training itself."""
+    mined = changed(RECIPE, {"select.kind": "hard-rows", "select.share": 0.1})
+    bound = Bound(flops=1e16)
+    assert batch(bound, recipe=mined) < batch(bound) == batch(bound, recipe=changed(mined, {"select.by": "frequency"}))
