@@ -27,7 +27,7 @@ from litebert.nn.blocks import AttentionBlock
 from litebert.nn.encoder import Encoder
 from litebert.nn.layout import Layout
 from litebert.nn.positions import Relations
-from litebert.nn.sparse_attention import sight_mask
+from litebert.nn.sparse_attention import pattern_mask
 
 GROUP = 256
 FEWEST = 4  # the unbiased estimate does not exist for fewer
@@ -101,8 +101,8 @@ def attention_weights(block: AttentionBlock, x: Tensor, inputs: Inputs) -> Tenso
     scores = q @ k.mT * q.shape[-1] ** -0.5
     scores = scores if bias is None else scores + bias
     allowed = keys_allowed(layout)[:, None, None, :]
-    if not layout.sight.sees_all(layout.longest):
-        allowed = allowed & sight_mask(layout)[:, None]
+    if not layout.pattern.sees_all(layout.longest):
+        allowed = allowed & pattern_mask(layout)[:, None]
     return scores.masked_fill(~allowed, float("-inf")).softmax(-1)
 
 
@@ -110,7 +110,7 @@ def entropies(encoder: Encoder, states: list[Tensor], inputs: Inputs) -> Tensor:
     """(T, L, A) the entropy, in nats, of every token's attention in every layer and head."""
     layers = []
     for depth, (block, _) in enumerate(encoder.plan):
-        seen = replace(inputs, layout=inputs.layout.seen(encoder.sights[depth]))
+        seen = replace(inputs, layout=inputs.layout.with_pattern(encoder.patterns[depth]))
         weights = attention_weights(cast(AttentionBlock, encoder.attention[block]), states[depth], seen)
         entropy = torch.special.entr(weights).sum(-1)  # (S, A, N)
         layers.append(unpad(entropy.transpose(1, 2), inputs.layout))

@@ -16,9 +16,9 @@ from onnx import TensorProto, helper
 
 from litebert.errors import InputError
 from litebert.exporting.graph import Arithmetic, Array, Graph, Weights, value_info
+from litebert.nn.attention_pattern import Pattern
 from litebert.nn.config import Activation, EncoderConfig
 from litebert.nn.network import NetworkConfig
-from litebert.nn.sight import Sight
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 NEVER = {"confidence": 2.0, "patience": 1 << 30}  # what no answer reaches: the exits are off
@@ -54,7 +54,7 @@ class _Frame:
 
 def is_loop(config: EncoderConfig) -> bool:
     """Whether every layer is the same block and sees as much, so that one loop can run any depth."""
-    return len(set(zip(config.plan, config.sights, strict=True))) == 1 and config.positions == "absolute"
+    return len(set(zip(config.plan, config.patterns, strict=True))) == 1 and config.positions == "absolute"
 
 
 class _Writer:
@@ -63,7 +63,7 @@ class _Writer:
     def __init__(self, config: NetworkConfig, weights: Weights, arithmetic: Arithmetic) -> None:
         self.config, self.encoder, self.arithmetic = config, config.encoder, arithmetic
         self.weights = weights if self.encoder.positions == "relative" else _scaled_queries(weights, self.encoder)
-        self._hidden: dict[Sight, str] = {}  # by sight, (N, N) what is added to scores where texts are padded
+        self._hidden: dict[Pattern, str] = {}  # by pattern, (N, N) what is added to scores where texts are padded
 
     def embeddings(self, graph: Graph, ids: str, positions: str, segments: str | None, zeros: str | None) -> str:
         """(T) ids to the first states (T, H)."""
@@ -84,25 +84,25 @@ class _Writer:
 
     def layer(self, graph: Graph, x: str, depth: int, frame: _Frame) -> str:
         """The states (T, H) after the attention and the feed-forward block of a depth, counted from 0."""
-        blocks, sight = self.encoder.plan[depth], self.encoder.sights[depth]
+        blocks, pattern = self.encoder.plan[depth], self.encoder.patterns[depth]
         attention, feed_forward = f"encoder.attention.{blocks[0]}", f"encoder.feed_forward.{blocks[1]}"
         eps, weights = self.encoder.norm_eps, self.weights
         linear: Callable[[str, str], str] = lambda x, name: self.arithmetic.linear(graph, x, name, weights, frame.zeros)  # noqa: E731
-        attended = linear(self._attend(graph, x, attention, sight, frame), f"{attention}.out")
+        attended = linear(self._attend(graph, x, attention, pattern, frame), f"{attention}.out")
         x = graph.norm(graph.op("Add", attended, x), f"{attention}.norm", weights, eps)
         inner = activate(graph, linear(x, f"{feed_forward}.up"), self.encoder.activation)
         change = linear(inner, f"{feed_forward}.down")
         return graph.norm(graph.op("Add", change, x), f"{feed_forward}.norm", weights, eps)
 
-    def _attend(self, graph: Graph, x: str, block: str, sight: Sight, frame: _Frame) -> str:
-        """Every token looks at the tokens of its own text, or at those in sight: (T, H) to (T, H)."""
+    def _attend(self, graph: Graph, x: str, block: str, pattern: Pattern, frame: _Frame) -> str:
+        """Every token looks at the tokens of its own text, or at those it sees: (T, H) to (T, H)."""
         config = self.encoder
         qkv = self.arithmetic.linear(graph, x, f"{block}.qkv", self.weights, frame.zeros)
         q, k, v = (
             graph.op("Reshape", one, frame.heads) for one in graph.ops("Split", [qkv], 3, axis=-1, num_outputs=3)
         )
-        if sight.kind != "full" and frame.mask is None:
-            return self._attend_near(graph, (q, k, v), sight, frame)
+        if pattern.kind != "full" and frame.mask is None:
+            return self._attend_near(graph, (q, k, v), pattern, frame)
         queries = q  # scaled, as their weights are
         if frame.distances is not None:
             queries = graph.op("Add", q, self._parameter(graph, f"{block}.relative.content_bias"))
@@ -113,15 +113,15 @@ class _Writer:
             scores = graph.op("Mul", scores, graph.number(config.head_width**-0.5))
         if frame.mask is not None:
             scores = graph.op("Add", scores, frame.mask)
-        if sight.kind != "full":
-            scores = graph.op("Add", scores, self._out_of_sight(graph, sight, frame))
+        if pattern.kind != "full":
+            scores = graph.op("Add", scores, self._outside_pattern(graph, pattern, frame))
         shares = graph.op("Softmax", scores, axis=-1)
         seen = graph.op("MatMul", shares, graph.op("Transpose", v, perm=[0, 2, 1, 3]))
         return graph.op("Reshape", graph.op("Transpose", seen, perm=[0, 2, 1, 3]), graph.ints(-1, config.width))
 
-    def _attend_near(self, graph: Graph, qkv: tuple[str, str, str], sight: Sight, frame: _Frame) -> str:
-        """Attention of one text whose cost is linear in its length; plain where all of it is in sight."""
-        most = max(length for length in range(sight.first + 2 * sight.size + 2) if sight.sees_all(length))
+    def _attend_near(self, graph: Graph, qkv: tuple[str, str, str], pattern: Pattern, frame: _Frame) -> str:
+        """Attention of one text whose cost is linear in its length; plain where a token sees all of it."""
+        most = max(length for length in range(pattern.first + 2 * pattern.size + 2) if pattern.sees_all(length))
         branches = {}
         for name in ("then_branch", "else_branch"):
             inside = Graph(graph)
@@ -129,9 +129,9 @@ class _Writer:
             if name == "then_branch":
                 value = self._rows(inside, q, k, v)
             else:
-                value = self._chunks(inside, q, k, v, sight, frame.tokens)
-                if sight.first:
-                    first = inside.op("Slice", q, graph.ints(0), graph.ints(sight.first), graph.ints(0))
+                value = self._chunks(inside, q, k, v, pattern, frame.tokens)
+                if pattern.first:
+                    first = inside.op("Slice", q, graph.ints(0), graph.ints(pattern.first), graph.ints(0))
                     value = inside.op("Concat", self._rows(inside, first, k, v), value, axis=0)
             branches[name] = helper.make_graph(
                 inside.nodes, name, [], [value_info(value, FLOAT, ["N", self.encoder.width])]
@@ -145,17 +145,17 @@ class _Writer:
         seen = graph.op("MatMul", shares, graph.op("Transpose", v, perm=[1, 0, 2]))
         return graph.op("Reshape", graph.op("Transpose", seen, perm=[1, 0, 2]), graph.ints(-1, self.encoder.width))
 
-    def _chunks(self, graph: Graph, q: str, k: str, v: str, sight: Sight, tokens: str) -> str:
+    def _chunks(self, graph: Graph, q: str, k: str, v: str, pattern: Pattern, tokens: str) -> str:
         """Chunks of the other tokens at their neighbours and at the global tokens: (N - G, H)."""
-        local = sight.kind == "local"
-        size, window, shift = (CHUNK, sight.size, 0) if local else (sight.size, 0, sight.opening_gap)
-        end = graph.op("Add", tokens, graph.index(shift - sight.first))
-        begins = graph.op("Range", graph.index(sight.first - shift), tokens, graph.index(size))
+        local = pattern.kind == "local"
+        size, window, shift = (CHUNK, pattern.size, 0) if local else (pattern.size, 0, pattern.opening_gap)
+        end = graph.op("Add", tokens, graph.index(shift - pattern.first))
+        begins = graph.op("Range", graph.index(pattern.first - shift), tokens, graph.index(size))
         begins = graph.op("Unsqueeze", begins, graph.ints(-1))  # (chunks, 1)
         last = graph.op("Sub", tokens, graph.index(1))
         rows = graph.op("Add", begins, graph.store(f"places_{size}", np.arange(size)))
         columns = graph.op("Add", begins, graph.store(f"seen_{size}_{window}", np.arange(-window, size + window)))
-        real = graph.op("And", graph.op("GreaterOrEqual", columns, graph.index(sight.first)),
+        real = graph.op("And", graph.op("GreaterOrEqual", columns, graph.index(pattern.first)),
                         graph.op("LessOrEqual", columns, last))  # fmt: skip
         hidden = graph.op("Where", real, graph.number(0), graph.number(HIDDEN))
         hidden = graph.op("Unsqueeze", hidden, graph.ints(1, 2))  # (chunks, 1, 1, keys)
@@ -168,41 +168,41 @@ class _Writer:
         near = graph.op("Gather", k, clip(columns)), graph.op("Gather", v, clip(columns))
         scores = graph.op("MatMul", asked, graph.op("Transpose", near[0], perm=[0, 2, 3, 1]))
         scores = graph.op("Add", scores, hidden)
-        if sight.first:
-            glob = [graph.op("Slice", x, graph.ints(0), graph.ints(sight.first), graph.ints(0)) for x in (k, v)]
+        if pattern.first:
+            glob = [graph.op("Slice", x, graph.ints(0), graph.ints(pattern.first), graph.ints(0)) for x in (k, v)]
             more = graph.op("MatMul", asked, graph.op("Transpose", glob[0], perm=[1, 2, 0]))
             scores = graph.op("Concat", more, scores, axis=-1)
         shares = graph.op("Softmax", scores, axis=-1)
-        if sight.first:
-            sizes = graph.ints(sight.first, size + 2 * window)
+        if pattern.first:
+            sizes = graph.ints(pattern.first, size + 2 * window)
             of_glob, shares = graph.ops("Split", [shares, sizes], 2, axis=-1)
         seen = graph.op("MatMul", shares, graph.op("Transpose", near[1], perm=[0, 2, 1, 3]))
-        if sight.first:
+        if pattern.first:
             seen = graph.op("Add", seen, graph.op("MatMul", of_glob, graph.op("Transpose", glob[1], perm=[1, 0, 2])))
         flat = graph.op("Reshape", graph.op("Transpose", seen, perm=[0, 2, 1, 3]), graph.ints(-1, self.encoder.width))
         return graph.op("Slice", flat, graph.ints(shift), graph.op("Unsqueeze", end, graph.ints(0)), graph.ints(0))
 
-    def _out_of_sight(self, graph: Graph, sight: Sight, frame: _Frame) -> str:
+    def _outside_pattern(self, graph: Graph, pattern: Pattern, frame: _Frame) -> str:
         """(N, N) what is added to the scores of padded texts: HIDDEN where a token may not look."""
-        if sight not in self._hidden:
+        if pattern not in self._hidden:
             places = graph.op("Range", graph.index(0), frame.tokens, graph.index(1))
-            place = graph.op("Sub", places, graph.index(sight.first))
-            if sight.kind == "block":
-                moved = graph.op("Add", place, graph.index(sight.opening_gap))
-                place = graph.op("Div", moved, graph.index(sight.size))
+            place = graph.op("Sub", places, graph.index(pattern.first))
+            if pattern.kind == "block":
+                moved = graph.op("Add", place, graph.index(pattern.opening_gap))
+                place = graph.op("Div", moved, graph.index(pattern.size))
             down, across = graph.op("Unsqueeze", place, graph.ints(1)), graph.op("Unsqueeze", place, graph.ints(0))
-            if sight.kind == "block":
+            if pattern.kind == "block":
                 near = graph.op("Equal", down, across)
             else:
                 away = graph.op("Abs", graph.op("Sub", down, across))
-                near = graph.op("LessOrEqual", away, graph.index(sight.size))
-            glob = graph.op("Less", places, graph.index(sight.first))
+                near = graph.op("LessOrEqual", away, graph.index(pattern.size))
+            glob = graph.op("Less", places, graph.index(pattern.first))
             either = graph.op(
                 "Or", graph.op("Unsqueeze", glob, graph.ints(1)), graph.op("Unsqueeze", glob, graph.ints(0))
             )
             near = graph.op("Or", near, either)
-            self._hidden[sight] = graph.op("Where", near, graph.number(0), graph.number(HIDDEN))
-        return self._hidden[sight]
+            self._hidden[pattern] = graph.op("Where", near, graph.number(0), graph.number(HIDDEN))
+        return self._hidden[pattern]
 
     def _relative(self, graph: Graph, q: str, block: str, frame: _Frame) -> str:
         """What distances and segments add to the scores (B, A, N, N) of queries (B, N, A, D) (XLNet)."""

@@ -20,7 +20,7 @@ from torch.nn.attention.varlen import varlen_attn
 from torch.overrides import handle_torch_function, has_torch_function
 
 from litebert.nn.layout import Layout
-from litebert.nn.sparse_attention import attend_sparse, sight_mask
+from litebert.nn.sparse_attention import attend_sparse, pattern_mask
 
 FLASH_CAPABILITY = (8, 0)  # a T4 has 7.5
 OWN_CAPABILITY = (9, 0)  # an H100 has it; older ones were not tried
@@ -31,7 +31,7 @@ MOST_PADDING = 1.3  # times the scores that are needed, where sequences are padd
 
 def attend_together(qkv: Tensor, layout: Layout, *, dropout: float = 0.0) -> Tensor:
     """As ``attend``, of queries, keys and values (T, 3, A, D) that lie side by side in one tensor."""
-    trains = torch.is_grad_enabled() and dropout == 0.0 and layout.sight.sees_all(layout.longest)
+    trains = torch.is_grad_enabled() and dropout == 0.0 and layout.pattern.sees_all(layout.longest)
     if trains and qkv.is_cuda and qkv.dtype in HALF and qkv.shape[-1] in OWN_WIDTHS and has_own_kernels():
         return cast(Tensor, torch.ops.litebert.attend_packed(qkv, layout.starts, layout.longest)[0])
     q, k, v = qkv.unbind(1)
@@ -44,11 +44,11 @@ def attend(
     """Softmax attention of (T, A, D) within each sequence; ``bias`` (S, A, N, N) is added to the scaled scores."""
     if has_torch_function((q, k, v)):  # as torch's own functions do: ``plan`` counts attention on tensors without data
         return handle_torch_function(attend, (q, k, v), q, k, v, layout, bias=bias, dropout=dropout)
-    if not layout.sight.sees_all(layout.longest):
+    if not layout.pattern.sees_all(layout.longest):
         assert bias is None
         if dropout == 0.0 and (q.device.type == "cpu" or (q.dtype in HALF and has_flash())):
             return attend_sparse(q, k, v, layout)
-        hidden = torch.zeros((), dtype=q.dtype, device=q.device).masked_fill(~sight_mask(layout), float("-inf"))
+        hidden = torch.zeros((), dtype=q.dtype, device=q.device).masked_fill(~pattern_mask(layout), float("-inf"))
         return _attend_padded(q, k, v, layout, hidden[:, None], dropout)
     if bias is None and q.is_cuda and q.dtype in HALF and has_flash():
         return _attend_flash(q, k, v, layout, dropout)

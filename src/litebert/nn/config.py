@@ -11,7 +11,7 @@ from typing import Any, Literal
 from litebert.config import build, parse_overrides, preset_names, read_preset
 from litebert.errors import InputError, nearest
 from litebert.families import FAMILIES
-from litebert.nn.sight import Sight, sights_of
+from litebert.nn.attention_pattern import Pattern, patterns_of
 
 Share = Literal["all", "attention", "ffn", "none"]
 Activation = Literal["gelu_tanh", "gelu", "relu", "silu"]
@@ -39,7 +39,7 @@ class EncoderConfig:
     layers_per_group: int = 1
     custom_plan: Plan = ()  # set by layer dropping; otherwise the plan follows from the three fields above
 
-    attention: str = "full"  # what tokens see, for all layers or in turn (``sight.py``)
+    attention: str = "full"  # what tokens see, for all layers or in turn (``attention_pattern.py``)
     positions: Literal["absolute", "relative"] = "absolute"
     max_positions: int = 512
     position_offset: int = 0  # RoBERTa leaves the first rows of its table unused
@@ -114,14 +114,14 @@ class EncoderConfig:
         return self.embedding_projection
 
     @property
-    def sights(self) -> tuple[Sight, ...]:
+    def patterns(self) -> tuple[Pattern, ...]:
         """For each depth, what a token may look at."""
-        return sights_of(self.attention, self.num_layers)
+        return patterns_of(self.attention, self.num_layers)
 
     @property
     def is_sparse(self) -> bool:
         """Whether tokens of some layer do not see all of their sequence."""
-        return any(sight.kind != "full" for sight in self.sights)
+        return any(pattern.kind != "full" for pattern in self.patterns)
 
     @property
     def plan(self) -> Plan:

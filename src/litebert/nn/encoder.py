@@ -25,7 +25,7 @@ class Encoder(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.config = config
-        self.plan, self.sights = config.plan, config.sights
+        self.plan, self.patterns = config.plan, config.patterns
         self.checkpointing = False
         self.graph_per_layer = False  # when compiled
         self.embeddings = Embeddings(config)
@@ -93,8 +93,10 @@ class Encoder(nn.Module):
         if again or self.graph_per_layer:
             return self._states_apart(x, layout, relations, depth, every, _layer_again if again else _layer)
         states = [x]
-        for (attention, feed_forward), sight in zip(self.plan[:depth], self.sights, strict=False):
-            x = _layer(self.attention[attention], self.feed_forward[feed_forward], x, layout.seen(sight), relations)
+        for (attention, feed_forward), pattern in zip(self.plan[:depth], self.patterns, strict=False):
+            x = _layer(
+                self.attention[attention], self.feed_forward[feed_forward], x, layout.with_pattern(pattern), relations
+            )
             states = [*states, x] if every else [x]
         return states
 
@@ -107,8 +109,10 @@ class Encoder(nn.Module):
     ) -> list[Tensor]:
         """As ``_states``, with ``layer`` for each layer."""
         states = [x]
-        for (attention, feed_forward), sight in zip(self.plan[:depth], self.sights, strict=False):
-            x = layer(self.attention[attention], self.feed_forward[feed_forward], x, layout.seen(sight), relations)
+        for (attention, feed_forward), pattern in zip(self.plan[:depth], self.patterns, strict=False):
+            x = layer(
+                self.attention[attention], self.feed_forward[feed_forward], x, layout.with_pattern(pattern), relations
+            )
             states = [*states, x] if every else [x]
         return states
 
@@ -121,7 +125,7 @@ class Encoder(nn.Module):
     def layer(self, depth: int, x: Tensor, layout: Layout, relations: Relations | None = None) -> Tensor:
         """The states (T, H) after one more layer, the one of this depth, counted from 1."""
         attention, feed_forward = self.plan[depth - 1]
-        layout = layout.seen(self.sights[depth - 1])
+        layout = layout.with_pattern(self.patterns[depth - 1])
         return _layer(self.attention[attention], self.feed_forward[feed_forward], x, layout, relations)
 
     def _check_depth(self, depth: int | None) -> int:

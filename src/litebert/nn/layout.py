@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from litebert.nn.sight import FULL, Sight
+from litebert.nn.attention_pattern import FULL, Pattern
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Layout:
     starts: Tensor  # (S + 1) int32: where each sequence begins, then where the last one ends
     positions: Tensor  # (T) int64: the place of each token within its own sequence
     longest: int
-    sight: Sight = FULL  # what a token may look at in the present layer
+    pattern: Pattern = FULL  # what a token may look at in the present layer
     chosen: Tensor | None = None  # (any number) flat indices of tokens that are global where attention is sparse
 
     @classmethod
@@ -35,9 +35,11 @@ class Layout:
         longest = max(lengths, default=0)
         return cls(starts.to(device, torch.int32), positions.to(device), longest, chosen=marked)
 
-    def seen(self, sight: Sight) -> "Layout":
+    def with_pattern(self, pattern: Pattern) -> "Layout":
         """The same sequences where a token sees this much."""
-        return self if sight == self.sight else Layout(self.starts, self.positions, self.longest, sight, self.chosen)
+        return (
+            self if pattern == self.pattern else Layout(self.starts, self.positions, self.longest, pattern, self.chosen)
+        )
 
     @property
     def num_sequences(self) -> int:
@@ -71,4 +73,4 @@ class Layout:
     def to(self, device: torch.device | str) -> "Layout":
         """The same layout on another device."""
         chosen = None if self.chosen is None else self.chosen.to(device)
-        return Layout(self.starts.to(device), self.positions.to(device), self.longest, self.sight, chosen)
+        return Layout(self.starts.to(device), self.positions.to(device), self.longest, self.pattern, chosen)

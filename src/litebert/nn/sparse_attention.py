@@ -17,33 +17,33 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from litebert.nn.attention_pattern import Pattern
 from litebert.nn.layout import Layout
-from litebert.nn.sight import Sight
 
 CHUNK = 128  # queries of a window that go into one call on a CPU
 EVERYTHING = -1  # as a window
 Grads = tuple[Tensor, Tensor, Tensor]
 
 
-def sight_mask(layout: Layout) -> Tensor:
+def pattern_mask(layout: Layout) -> Tensor:
     """(S, N, N) True where a token may look, as a table: for kernels that know nothing else."""
-    sight, longest, count = layout.sight, layout.longest, layout.num_sequences
+    pattern, longest, count = layout.pattern, layout.longest, layout.num_sequences
     cell = layout.sequence_of_token() * longest + layout.positions
     table = torch.zeros(count * longest, dtype=torch.bool, device=cell.device)
     glob = table.index_put((cell,), _is_global(layout)).view(count, longest)
     place = (~glob).cumsum(1)  # among the others, from 1
-    if sight.kind == "local":
-        near = (place[:, :, None] - place[:, None]).abs() <= sight.size
+    if pattern.kind == "local":
+        near = (place[:, :, None] - place[:, None]).abs() <= pattern.size
     else:
-        block = (place - 1 + sight.opening_gap).div(sight.size, rounding_mode="floor")
+        block = (place - 1 + pattern.opening_gap).div(pattern.size, rounding_mode="floor")
         near = block[:, :, None] == block[:, None]
     return near | glob[:, :, None] | glob[:, None]
 
 
 def attend_sparse(q: Tensor, k: Tensor, v: Tensor, layout: Layout) -> Tensor:
     """As ``attend``, without dropout."""
-    sight = layout.sight
-    near = (sight.kind == "block", sight.size, sight.shifted, sight.first)
+    pattern = layout.pattern
+    near = (pattern.kind == "block", pattern.size, pattern.shifted, pattern.first)
     out: Tensor = torch.ops.litebert.attend_near(
         q, k, v, layout.starts, layout.positions, layout.chosen, layout.longest, *near
     )[0]
@@ -52,7 +52,7 @@ def attend_sparse(q: Tensor, k: Tensor, v: Tensor, layout: Layout) -> Tensor:
 
 def _is_global(layout: Layout) -> Tensor:
     """(T) True for global tokens."""
-    glob = layout.positions < layout.sight.first
+    glob = layout.positions < layout.pattern.first
     return glob if layout.chosen is None else glob.index_fill(0, layout.chosen, True)
 
 
@@ -73,21 +73,25 @@ class _Run:
         rows = x[self.start : self.start + self.count * self.length].unflatten(0, (self.count, self.length))
         return rows[:, places].transpose(1, 2)
 
-    def pieces(self, sight: Sight) -> Iterator[tuple[slice, slice, Tensor | None]]:
+    def pieces(self, pattern: Pattern) -> Iterator[tuple[slice, slice, Tensor | None]]:
         """The queries and keys of every dense piece of the other tokens, and what to add to its scores."""
         first, length = self.glob, self.length
-        if sight.kind == "block":
-            opening = sight.size // 2 if sight.shifted else sight.size
-            bounds = [first, *range(first + opening, length, sight.size), length]
+        if pattern.kind == "block":
+            opening = pattern.size // 2 if pattern.shifted else pattern.size
+            bounds = [first, *range(first + opening, length, pattern.size), length]
             yield from ((slice(*block), slice(*block), None) for block in pairwise(bounds) if block[0] < block[1])
-        elif length - first <= sight.size + 1:
+        elif length - first <= pattern.size + 1:
             if length > first:
                 yield slice(first, length), slice(first, length), None
         else:
             for begin in range(first, length, CHUNK):
                 end = min(begin + CHUNK, length)
-                low, high = max(first, begin - sight.size), min(length, end + sight.size)
-                yield slice(begin, end), slice(low, high), _band_mask(end - begin, high - low, begin - low, sight.size)
+                low, high = max(first, begin - pattern.size), min(length, end + pattern.size)
+                yield (
+                    slice(begin, end),
+                    slice(low, high),
+                    _band_mask(end - begin, high - low, begin - low, pattern.size),
+                )
 
 
 def _runs(starts: Tensor, globs: Tensor) -> list[_Run]:
@@ -115,12 +119,12 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple
     return found
 
 
-def _near_on_cpu(q: Tensor, k: Tensor, v: Tensor, runs: list[_Run], sight: Sight) -> tuple[Tensor, Tensor]:
+def _near_on_cpu(q: Tensor, k: Tensor, v: Tensor, runs: list[_Run], pattern: Pattern) -> tuple[Tensor, Tensor]:
     """The attended values and the logarithms of the softmax sums (T, A), global tokens first in every sequence."""
     out, sums = torch.empty_like(q), q.new_empty(q.shape[:2])
     for run in runs:
         glob, every = slice(0, run.glob), slice(0, run.length)
-        for places, seen, mask in run.pieces(sight):
+        for places, seen, mask in run.pieces(pattern):
             asked = run.view(q, places)
             parts = [_fused(asked, run.view(k, seen), run.view(v, seen), mask)]
             if run.glob:
@@ -136,7 +140,14 @@ def _near_on_cpu(q: Tensor, k: Tensor, v: Tensor, runs: list[_Run], sight: Sight
 
 
 def _near_on_cpu_backward(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, sums: Tensor, runs: list[_Run], sight: Sight
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    sums: Tensor,
+    runs: list[_Run],
+    pattern: Pattern,
 ) -> Grads:
     grads = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
     for run in runs:
@@ -150,7 +161,7 @@ def _near_on_cpu_backward(
             for whole, piece, at in zip(grads, pieces, (places, seen, seen), strict=True):
                 run.view(whole, at).add_(piece)  # noqa: B023
 
-        for places, seen, mask in run.pieces(sight):
+        for places, seen, mask in run.pieces(pattern):
             add(places, seen, mask)
             if run.glob:
                 add(places, slice(0, run.glob), None)
@@ -177,7 +188,7 @@ def _split(layout: Layout) -> tuple[_Rows, _Rows]:
     """The other tokens and the global ones. Their shapes do not depend on values, which CUDA graphs need."""
     total, device = layout.num_tokens, layout.starts.device
     every = torch.arange(total, device=device)
-    glob, most = _is_global(layout), layout.sight.first * layout.num_sequences
+    glob, most = _is_global(layout), layout.pattern.first * layout.num_sequences
     most += 0 if layout.chosen is None else len(layout.chosen)
     before = torch.cat([every.new_zeros(1), glob.cumsum(0)])  # (T + 1) global tokens before each
     starts = before[layout.starts.long()]
@@ -192,13 +203,13 @@ def _split(layout: Layout) -> tuple[_Rows, _Rows]:
     return parts[0], parts[1]
 
 
-def _block_starts(starts: Tensor, sight: Sight, tokens: int) -> Tensor:
+def _block_starts(starts: Tensor, pattern: Pattern, tokens: int) -> Tensor:
     """Where blocks begin in packed rows, then their end a number of times: (blocks at the most + 1)."""
     rows = Layout(starts, torch.arange(tokens, device=starts.device), 0)
     owner = rows.sequence_of_token().clamp(max=rows.num_sequences - 1)
     place = rows.positions - starts.long()[owner]
-    begins = ((place == 0) | ((place + sight.opening_gap) % sight.size == 0)) & (rows.positions < starts[-1])
-    most = 2 * rows.num_sequences + tokens // sight.size
+    begins = ((place == 0) | ((place + pattern.opening_gap) % pattern.size == 0)) & (rows.positions < starts[-1])
+    most = 2 * rows.num_sequences + tokens // pattern.size
     found = starts[-1:].long().expand(most + 1).clone()
     place_of = torch.where(begins, begins.cumsum(0) - 1, most)
     return found.scatter(0, place_of, torch.where(begins, rows.positions, starts[-1].long())).to(torch.int32)
@@ -215,12 +226,12 @@ class _Band:
     window: int = EVERYTHING
 
     @classmethod
-    def near(cls, rows: _Rows, sight: Sight, longest: int) -> "_Band":
+    def near(cls, rows: _Rows, pattern: Pattern, longest: int) -> "_Band":
         """Of the other tokens among themselves."""
-        if sight.kind == "local":
-            return cls(rows.starts, rows.starts, longest, longest, sight.size)
-        starts = _block_starts(rows.starts, sight, len(rows.index))
-        return cls(starts, starts, min(sight.size, longest), min(sight.size, longest))
+        if pattern.kind == "local":
+            return cls(rows.starts, rows.starts, longest, longest, pattern.size)
+        starts = _block_starts(rows.starts, pattern, len(rows.index))
+        return cls(starts, starts, min(pattern.size, longest), min(pattern.size, longest))
 
 
 def _flash(band: _Band, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -244,7 +255,7 @@ def _flash_backward(band: _Band, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, 
 def _near_on_cuda(q: Tensor, k: Tensor, v: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
     longest, (others, glob) = layout.longest, _split(layout)
     own = [others.take(x) for x in (q, k, v)]
-    parts = [_flash(_Band.near(others, layout.sight, longest), own[0], own[1], own[2])]
+    parts = [_flash(_Band.near(others, layout.pattern, longest), own[0], own[1], own[2])]
     out, sums = q.new_empty(len(q) + 1, *q.shape[1:]), q.new_empty(len(q) + 1, q.shape[1], dtype=_sum_type(q))
     if len(glob.index):
         asked, *seen = (glob.take(x) for x in (q, k, v))
@@ -273,7 +284,7 @@ def _near_on_cuda_backward(
             else:
                 whole.index_add_(0, seen.index, piece)
 
-    add(_Band.near(others, layout.sight, longest), others, others)
+    add(_Band.near(others, layout.pattern, longest), others, others)
     if len(glob.index):
         most = min(longest, len(glob.index))
         add(_Band(others.starts, glob.starts, longest, most), others, glob)
@@ -316,7 +327,7 @@ def _attend_near(
     runs, order = _globals_first(layout)
     # In half precision the kernel's backward pass takes four times as long.
     inputs = [_ordered(x.to(_sum_type(q)), order) for x in (q, k, v)]
-    found = _near_on_cpu(inputs[0], inputs[1], inputs[2], runs, layout.sight)
+    found = _near_on_cpu(inputs[0], inputs[1], inputs[2], runs, layout.pattern)
     out, sums = (x if order is None else torch.empty_like(x).index_copy_(0, order, x) for x in found)
     return out.to(q.dtype), sums
 
@@ -336,7 +347,9 @@ def _attend_near_backward(
         return _near_on_cuda_backward(grad, q, k, v, out, sums, layout)
     runs, order = _globals_first(layout)
     inputs = [_ordered(x.to(_sum_type(q)), order) for x in (grad, q, k, v, out, sums)]
-    pieces = _near_on_cpu_backward(inputs[0], inputs[1], inputs[2], inputs[3], inputs[4], inputs[5], runs, layout.sight)
+    pieces = _near_on_cpu_backward(
+        inputs[0], inputs[1], inputs[2], inputs[3], inputs[4], inputs[5], runs, layout.pattern
+    )
     found = [x if order is None else torch.empty_like(x).index_copy_(0, order, x) for x in pieces]
     return found[0].to(q.dtype), found[1].to(q.dtype), found[2].to(q.dtype)
 
@@ -354,7 +367,7 @@ def _layout(
     starts: Tensor, positions: Tensor, chosen: Tensor | None, longest: int, blocks: bool, size: int, shifted: bool,
     first: int,
 ) -> Layout:  # fmt: skip
-    return Layout(starts, positions, longest, Sight("block" if blocks else "local", size, first, shifted), chosen)
+    return Layout(starts, positions, longest, Pattern("block" if blocks else "local", size, first, shifted), chosen)
 
 
 def _sum_type(q: Tensor) -> torch.dtype:

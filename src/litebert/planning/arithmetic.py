@@ -16,7 +16,7 @@ MASKED_SHARE = 0.15  # of the tokens are predicted in pretraining (ALBERT sectio
 def layer_flops(config: EncoderConfig, length: int) -> float:
     """Forward arithmetic of one layer, the mean over all, for one token of a sequence of ``length``."""
     products = 4 * config.width**2 + 2 * config.width * config.feed_forward_width
-    seen = sum(sight.mean_seen(length) for sight in config.sights) / config.num_layers
+    seen = sum(pattern.mean_seen(length) for pattern in config.patterns) / config.num_layers
     scores = 2 * seen * config.width  # queries with keys, weights with values
     if config.positions == "relative":
         scores += 2.0 * length * config.width  # queries with the encodings of 2 x length distances

@@ -33,10 +33,10 @@ from torch.utils.flop_counter import flop_registry
 
 from litebert.corpus.batches import Batch
 from litebert.nn.attention import HALF, _attend_padded, _attend_runs, attend
+from litebert.nn.attention_pattern import Pattern
 from litebert.nn.config import EncoderConfig
 from litebert.nn.layout import Layout
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig, pretraining_network
-from litebert.nn.sight import Sight
 from litebert.planning.devices import DTYPES, Kind
 from litebert.planning.step import StepSettings, build_network, build_stepper, cycle_of_lengths, random_batch
 from litebert.pretraining.objective import Pretraining
@@ -223,9 +223,9 @@ def record_step(config: EncoderConfig, settings: StepSettings) -> Record:
         return recorder.record(settings, state, device.padded, sum(cycle), cycles, 2 * position_prime)
 
 
-def _attention_flops(of_pair: float, lengths: Sequence[int], sight: Sight) -> float:
+def _attention_flops(of_pair: float, lengths: Sequence[int], pattern: Pattern) -> float:
     """Arithmetic of the attention of one layer."""
-    return of_pair * sum(length * sight.mean_seen(length) for length in lengths)
+    return of_pair * sum(length * pattern.mean_seen(length) for length in lengths)
 
 
 def _coprime(primes: Sequence[int], sizes: set[int]) -> int:
@@ -395,7 +395,9 @@ class _AsOnDevice(TorchFunctionMode):
     a packed row, and for torch's own it adds what their backward pass computes again, which is not the model's.
     """
 
-    def __init__(self, settings: StepSettings, recorder: _Recorder, attention_flops: Callable[[Sight], float]) -> None:
+    def __init__(
+        self, settings: StepSettings, recorder: _Recorder, attention_flops: Callable[[Pattern], float]
+    ) -> None:
         super().__init__()
         self.settings, self.recorder, self.attention_flops = settings, recorder, attention_flops
         self.padded = False
@@ -415,7 +417,7 @@ class _AsOnDevice(TorchFunctionMode):
         # Backward takes two products for each one of forward; a layer that is run again has its backward counted.
         again = torch._C._current_graph_task_id() != -1
         passes = 3 if torch.is_grad_enabled() and not again else 1
-        self.recorder.count_flops("tokens", passes * self.attention_flops(layout.sight))
+        self.recorder.count_flops("tokens", passes * self.attention_flops(layout.pattern))
         settings = self.settings
         if settings.kind == "cuda":
             fused = bias is None and q.dtype in HALF and settings.flash

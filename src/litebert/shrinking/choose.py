@@ -23,10 +23,10 @@ from litebert.analyse.measure import with_progress
 from litebert.checkpoints.folder import Loaded, check_no_model, load_model, model_config, model_folder, save_model
 from litebert.checkpoints.huggingface import is_native
 from litebert.errors import InputError
+from litebert.nn.attention_pattern import Pattern, kept_words, patterns_of
 from litebert.nn.config import EncoderConfig, Plan
 from litebert.nn.encoder import Encoder
 from litebert.nn.network import Network, NetworkConfig
-from litebert.nn.sight import Sight, kept_words, sights_of
 from litebert.runs import parent_of
 from litebert.shrinking.drop import count_parameters, drop_layers, kept_plan, same_model, sharing, shrunk_config
 from litebert.shrinking.strategies import (
@@ -257,14 +257,14 @@ def _scores(scores: Sequence[dict[str, float]]) -> str:
 
 
 @contextmanager
-def with_plan(encoder: Encoder, plan: Plan, sights: Sequence[Sight] | None = None) -> Iterator[None]:
+def with_plan(encoder: Encoder, plan: Plan, patterns: Sequence[Pattern] | None = None) -> Iterator[None]:
     """Run the encoder with another plan, and with what tokens see in its layers, inside this block."""
-    own = encoder.plan, encoder.sights
-    encoder.plan, encoder.sights = plan, own[1] if sights is None else tuple(sights)
+    own = encoder.plan, encoder.patterns
+    encoder.plan, encoder.patterns = plan, own[1] if patterns is None else tuple(patterns)
     try:
         yield
     finally:
-        encoder.plan, encoder.sights = own
+        encoder.plan, encoder.patterns = own
 
 
 class Criterion:
@@ -273,7 +273,7 @@ class Criterion:
     def __init__(self, network: Network, tokenizer: Tokenizer, sample: Sequence[Inputs]) -> None:
         self._network = network
         self._plan, self._config = network.encoder.plan, network.config.encoder
-        self._known: dict[tuple[Plan, tuple[Sight, ...]], float] = {}
+        self._known: dict[tuple[Plan, tuple[Pattern, ...]], float] = {}
         self.predicts = "masked_lm" in network.heads and tokenizer.mask_id is not None
         if self.predicts:
             generator = torch.Generator().manual_seed(SEED)
@@ -289,7 +289,7 @@ class Criterion:
     @torch.no_grad()
     def __call__(self, kept: Sequence[int]) -> float:
         plan, config = kept_plan(self._plan, kept), self._config
-        layers = plan, sights_of(kept_words(config.attention, config.num_layers, tuple(kept)), len(plan))
+        layers = plan, patterns_of(kept_words(config.attention, config.num_layers, tuple(kept)), len(plan))
         if layers not in self._known:
             with with_plan(self._network.encoder, *layers):
                 self._known[layers] = self._loss() if self.predicts else self._distance()

@@ -8,9 +8,9 @@ from typing import Literal
 import torch
 
 from litebert.checkpoints.huggingface import expected_shapes
+from litebert.nn.attention_pattern import kept_words
 from litebert.nn.config import EncoderConfig, Plan, Share
 from litebert.nn.network import Network, NetworkConfig
-from litebert.nn.sight import kept_words
 from litebert.shrinking.strategies import FIXED, Strategy, kept_of
 
 Sharing = Literal["all", "some", "none"]

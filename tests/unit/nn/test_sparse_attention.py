@@ -8,11 +8,11 @@ import torch
 from litebert.errors import InputError
 from litebert.nn import sparse_attention
 from litebert.nn.attention import _attend_padded, attend
+from litebert.nn.attention_pattern import Pattern, kept_words, patterns_of
 from litebert.nn.config import EncoderConfig
 from litebert.nn.layout import Layout
 from litebert.nn.network import pretraining_network
-from litebert.nn.sight import Sight, kept_words, sights_of
-from litebert.nn.sparse_attention import sight_mask
+from litebert.nn.sparse_attention import pattern_mask
 
 LENGTHS = [30, 1, 0, 17, 17, 300, 300, 5, 2]
 SIGHTS = [
@@ -32,20 +32,20 @@ def tensors(dtype=torch.float64):
 
 
 def hidden(layout, dtype):
-    return torch.zeros((), dtype=dtype).masked_fill(~sight_mask(layout), float("-inf"))[:, None]
+    return torch.zeros((), dtype=dtype).masked_fill(~pattern_mask(layout), float("-inf"))[:, None]
 
 
-def allowed(sight, length):
+def allowed(pattern, length):
     """What one sequence of the textbook may look at, token by token."""
     table = torch.zeros(length, length, dtype=torch.bool)
     for i in range(length):
         for j in range(length):
-            a, b = i - sight.first, j - sight.first  # among the others
-            shift = sight.size - sight.size // 2 if sight.shifted else 0
+            a, b = i - pattern.first, j - pattern.first  # among the others
+            shift = pattern.size - pattern.size // 2 if pattern.shifted else 0
             near = (
-                abs(a - b) <= sight.size
-                if sight.kind == "local"
-                else (a + shift) // sight.size == (b + shift) // sight.size
+                abs(a - b) <= pattern.size
+                if pattern.kind == "local"
+                else (a + shift) // pattern.size == (b + shift) // pattern.size
             )
             table[i, j] = a < 0 or b < 0 or near
     return table
@@ -55,7 +55,7 @@ def allowed(sight, length):
 @pytest.mark.parametrize("depth", [0, 1])
 @pytest.mark.parametrize("chosen", [None, [3, 40, 41, 200]])
 def test_values_and_gradients_are_those_of_hidden_scores(words, depth, chosen):
-    layout = Layout.of(LENGTHS, chosen=chosen).seen(sights_of(words, 2)[depth])
+    layout = Layout.of(LENGTHS, chosen=chosen).with_pattern(patterns_of(words, 2)[depth])
     ours, theirs = tensors(), tensors()
     out = attend(*ours, layout)
     expected = _attend_padded(*theirs, layout, hidden(layout, torch.float64), 0.0)
@@ -106,12 +106,12 @@ def flash_backward(band, grad, q, k, v, out, sums):
 @pytest.mark.parametrize("chosen", [None, [3, 40, 41, 200]])
 def test_three_calls_of_a_flash_kernel_are_the_same(monkeypatch, words, depth, chosen):
     """The way of CUDA, with the kernel's promises kept by textbook code."""
-    sight = sights_of(words, 2)[depth]
-    if chosen and not sight.first:
+    pattern = patterns_of(words, 2)[depth]
+    if chosen and not pattern.first:
         pytest.skip("keys of a sequence without queries: the GPU's test")
     monkeypatch.setattr(sparse_attention, "_flash", flash)
     monkeypatch.setattr(sparse_attention, "_flash_backward", flash_backward)
-    layout = Layout.of(LENGTHS, chosen=chosen).seen(sight)
+    layout = Layout.of(LENGTHS, chosen=chosen).with_pattern(pattern)
     ours = tensors()
     expected = attend(*ours, layout)
     direction = torch.randn_like(expected)
@@ -129,7 +129,7 @@ def test_three_calls_of_a_flash_kernel_are_the_same(monkeypatch, words, depth, c
 @pytest.mark.parametrize("depth", [0, 1])
 @pytest.mark.parametrize("chosen", [None, [3, 40, 41, 200]])
 def test_a_gpu_gives_the_same(words, depth, chosen):
-    layout = Layout.of(LENGTHS, chosen=chosen).seen(sights_of(words, 2)[depth])
+    layout = Layout.of(LENGTHS, chosen=chosen).with_pattern(patterns_of(words, 2)[depth])
     there = layout.to("cuda")
     half = [torch.randn(sum(LENGTHS), 2, 64, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
     ours = [x.clone().requires_grad_() for x in half]
@@ -143,11 +143,11 @@ def test_a_gpu_gives_the_same(words, depth, chosen):
         torch.testing.assert_close(a.grad.cpu().double(), b.grad, rtol=0.05, atol=0.05)
 
 
-@pytest.mark.parametrize("sight", [Sight("local", 3, 2), Sight("block", 5, 1), Sight("block", 5, 0, True)])
-def test_the_table_is_the_definition(sight):
-    mask = sight_mask(Layout.of([23, 9]).seen(sight))
-    assert torch.equal(mask[0], allowed(sight, 23)) and torch.equal(mask[1, :9, :9], allowed(sight, 9))
-    assert sight.mean_seen(23) == pytest.approx(mask[0].sum().item() / 23)
+@pytest.mark.parametrize("pattern", [Pattern("local", 3, 2), Pattern("block", 5, 1), Pattern("block", 5, 0, True)])
+def test_the_table_is_the_definition(pattern):
+    mask = pattern_mask(Layout.of([23, 9]).with_pattern(pattern))
+    assert torch.equal(mask[0], allowed(pattern, 23)) and torch.equal(mask[1, :9, :9], allowed(pattern, 9))
+    assert pattern.mean_seen(23) == pytest.approx(mask[0].sum().item() / 23)
 
 
 @pytest.mark.parametrize("words", ["local(299)", "local(298)+global", "block(300)", "block(600)+global(2)"])
@@ -155,9 +155,9 @@ def test_the_table_is_the_definition(sight):
 def test_a_window_of_the_length_is_full_attention_exactly(words, depth):
     layout = Layout.of(LENGTHS)
     ours, theirs = tensors(torch.float32), tensors(torch.float32)
-    sight = sights_of(words, 2)[depth]
-    out, expected = attend(*ours, layout.seen(sight)), attend(*theirs, layout)
-    if sight.shifted and sight.size < 2 * max(LENGTHS):
+    pattern = patterns_of(words, 2)[depth]
+    out, expected = attend(*ours, layout.with_pattern(pattern)), attend(*theirs, layout)
+    if pattern.shifted and pattern.size < 2 * max(LENGTHS):
         pytest.skip("half a block is shorter")
     assert torch.equal(out, expected)
     out.square().sum().backward()
@@ -166,14 +166,14 @@ def test_a_window_of_the_length_is_full_attention_exactly(words, depth):
 
 
 def test_the_operator_keeps_its_promises():
-    layout = Layout.of(LENGTHS, chosen=[5]).seen(Sight("local", 7, 1))
+    layout = Layout.of(LENGTHS, chosen=[5]).with_pattern(Pattern("local", 7, 1))
     arguments = (*tensors(torch.float32), layout.starts, layout.positions, layout.chosen, layout.longest)
     found = torch.library.opcheck(torch.ops.litebert.attend_near.default, (*arguments, False, 7, False, 1))
     assert len(found) >= 4 and set(found.values()) == {"SUCCESS"}, found
 
 
 def test_dropped_weights_are_hidden_ones_too():
-    layout = Layout.of(LENGTHS).seen(Sight("local", 2))
+    layout = Layout.of(LENGTHS).with_pattern(Pattern("local", 2))
     q, k, v = tensors(torch.float32)
     v = torch.zeros_like(v)
     v[20] = 1.0  # a value of the first sequence that only its neighbours can see
@@ -224,7 +224,12 @@ def test_depth_sharing_checkpointing_and_compiling_keep_working():
 
 def test_words_are_read_and_follow_kept_layers():
     config = encoder_config(attention="local(8)+global(2), block(16), full")
-    assert config.sights == (Sight("local", 8, 2), Sight("block", 16, 0, True), Sight(), Sight("local", 8, 2))
+    assert config.patterns == (
+        Pattern("local", 8, 2),
+        Pattern("block", 16, 0, True),
+        Pattern(),
+        Pattern("local", 8, 2),
+    )
     assert kept_words(config.attention, 4, (1, 4)) == "local(8)+global(2)"
     assert kept_words(config.attention, 4, (2, 3)) == "block(16),full"
     for wrong in ("local", "local(0)", "global", "block(1)", "local(8)+global(0)", ""):

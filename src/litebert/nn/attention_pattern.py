@@ -18,7 +18,7 @@ EXAMPLES = "full, local(256), block(512), local(256)+global or block(512)+global
 
 
 @dataclass(frozen=True)
-class Sight:
+class Pattern:
     """What a token sees in one layer."""
 
     kind: Literal["full", "local", "block"] = "full"
@@ -55,17 +55,17 @@ class Sight:
         return min(others, self.size // 2) if self.shifted else 0
 
 
-FULL = Sight()
+FULL = Pattern()
 
 
 @lru_cache(maxsize=256)
-def sights_of(words: str, num_layers: int) -> tuple[Sight, ...]:
+def patterns_of(words: str, num_layers: int) -> tuple[Pattern, ...]:
     """What tokens see in each layer."""
     each = [_parse(word, words) for word in words.split(",")]
     found = [each[depth % len(each)] for depth in range(num_layers)]
     return tuple(
-        Sight(sight.kind, sight.size, sight.first, sight.kind == "block" and depth % 2 == 1)
-        for depth, sight in enumerate(found)
+        Pattern(pattern.kind, pattern.size, pattern.first, pattern.kind == "block" and depth % 2 == 1)
+        for depth, pattern in enumerate(found)
     )
 
 
@@ -76,7 +76,7 @@ def kept_words(words: str, num_layers: int, kept: tuple[int, ...]) -> str:
     return found[0] if len(set(found)) == 1 else ",".join(found)
 
 
-def _parse(word: str, words: str) -> Sight:
+def _parse(word: str, words: str) -> Pattern:
     match = _WORD.fullmatch(word.strip())
     size = int(match[2] or 1) if match else 0
     if match is None or size < 1 or match[4] == "0" or (match[1] == "block" and size < 2):
@@ -84,4 +84,4 @@ def _parse(word: str, words: str) -> Sight:
     if match[1] is None:
         return FULL
     kind: Literal["local", "block"] = "local" if match[1] == "local" else "block"
-    return Sight(kind, size, int(match[4] or 1) if match[3] else 0)
+    return Pattern(kind, size, int(match[4] or 1) if match[3] else 0)
