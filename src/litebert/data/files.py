@@ -16,6 +16,7 @@ import lzma
 import re
 import shutil
 import sys
+import zipfile
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -31,7 +32,7 @@ Bytes = io.BufferedReader
 
 STANDARD_INPUT = Path("-")
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-COMPRESSIONS = (*OPENERS, ".zst")
+COMPRESSIONS = (*OPENERS, ".zst", ".zip")
 CHUNK = 1 << 18
 BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -41,7 +42,7 @@ BYTE_ORDER_MARKS = (
 )
 # No language written in cp1252 has five letters with marks in a row; other encodings of one or two bytes do.
 NOT_WESTERN = re.compile(rb"[\x80-\xff]{5}")
-DAMAGED = (EOFError, lzma.LZMAError, zlib.error, OSError)
+DAMAGED = (EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile, OSError)
 
 
 def is_url(name: Any) -> bool:
@@ -217,6 +218,8 @@ def _decompressed(path: Path) -> IO[bytes]:
     suffix = path.suffix.lower()
     if suffix in OPENERS:
         return cast(IO[bytes], OPENERS[suffix](path if isinstance(path, Path) else path.open("rb"), "rb"))
+    if suffix == ".zip":
+        return _zipped(path)
     if suffix != ".zst":
         return path.open("rb", buffering=0) if isinstance(path, Path) else path.open("rb")
     try:
@@ -224,6 +227,19 @@ def _decompressed(path: Path) -> IO[bytes]:
     except ImportError:
         raise InputError("reading .zst files needs zstandard: pip install 'litebert[corpus]'") from None
     return cast(IO[bytes], _ChunkStream(_zstandard_chunks(path, zstandard)))
+
+
+def _zipped(path: Path) -> IO[bytes]:
+    """The one file in a zip; what macOS adds to every archive is not counted."""
+    archive = zipfile.ZipFile(path if isinstance(path, Path) else path.open("rb"))
+    names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX/")]
+    if len(names) != 1:
+        shown = f" ({', '.join(names[:5])}{'...' if len(names) > 5 else ''})" if names else ""
+        raise InputError(f"{path} holds {len(names)} files{shown} where one is expected; unpack it")
+    try:
+        return archive.open(names[0])
+    except (RuntimeError, NotImplementedError) as error:  # a password; a method that Python lacks
+        raise InputError(f"{path} cannot be unpacked here ({error}); unpack it first") from None
 
 
 def _zstandard_chunks(path: Path, zstandard: Any) -> Generator[bytes, None, None]:

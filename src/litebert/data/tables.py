@@ -119,6 +119,8 @@ def _stream_file(path: Path, header: bool | None) -> RowStream:
     kind = kind_of(path)
     if kind in (".xls", ".ods"):
         raise InputError(f"'{path}' is a spreadsheet that cannot be read; save it as .xlsx or .csv")
+    if kind not in (*SUFFIXES, *SEPARATED) and path.suffix.lower() == ".zip":
+        raise InputError(f"'{path}' does not say what is in it; unpack it, or rename it {path.stem}.csv.zip or so")
     if kind not in (*SUFFIXES, *SEPARATED):
         raise InputError(f"'{path}' is not of a kind that can be read; give {', '.join(SUFFIXES)}")
     if not path.is_file():
@@ -176,6 +178,8 @@ def _from_cells(rows: Iterable[tuple[Sequence[Cell], int]], source: str, header:
     found = list(rows)
     while found and not has_content(found[-1][0]):
         found.pop()
+    if header is None:
+        found = _without_title(found, source)
     content = [row for row, _ in found if has_content(row)]
     named = (has_header(content[:SAMPLE]) if header is None else header) if content else True
     if header is None and not named:
@@ -186,6 +190,18 @@ def _from_cells(rows: Iterable[tuple[Sequence[Cell], int]], source: str, header:
     columns = column_names([*first, *[""] * width][:width], source)
     body = (([*row, *[None] * width][:width], number) for row, number in found[start + named :])
     return RowStream(source=source, unit="row", rows=_named_rows(columns, body, source), named=named)
+
+
+def _without_title(found: list[tuple[Sequence[Cell], int]], source: str) -> list[tuple[Sequence[Cell], int]]:
+    """Rows without the lines of one cell that people write above a table; only where a header follows."""
+    filled = [sum(has_content([cell]) for cell in row) for row, _ in found[:SAMPLE]]
+    start = next((place for place, cells in enumerate(filled) if cells > 1), 0)
+    above = [row for (row, _), cells in zip(found[:start], filled, strict=False) if cells]
+    if not above or not has_header([row for row, _ in found[start : start + SAMPLE] if has_content(row)]):
+        return found
+    title = next(str(cell) for cell in above[0] if has_content([cell]))
+    log.info("%s: the table begins in row %d, below '%s'", source, found[start][1], title[:60])
+    return found[start:]
 
 
 def _named_rows(columns: Sequence[Cell], rows: Iterable[tuple[Sequence[Cell], int]], source: str) -> Rows:
@@ -235,6 +251,9 @@ def _rows_of_object(content: Mapping[str, Any], source: str) -> Sequence[Any]:
     wrapped = next((name for name in lists if name in WRAPPERS or len(content) == 1), "")
     if lists.get(wrapped) and isinstance(lists[wrapped][0], Mapping):
         return lists[wrapped]
+    inside = next(iter(content.values())) if len(content) == 1 else None
+    if isinstance(inside, dict) and any(isinstance(v, list) and v and isinstance(v[0], dict) for v in inside.values()):
+        return _rows_of_object(inside, source)
     if content and len(lists) == len(content):
         return [dict(row) for row, _ in _column_rows(content, source)]
     if content and all(isinstance(value, dict) for value in content.values()):

@@ -46,10 +46,13 @@ OPTION_LISTS = ("options", "choices", "endings")
 OPTION_NAME = re.compile(r"(choice|option|answer|ending)[_ ]?([0-9]|[a-h])", re.IGNORECASE)
 NEGATIVE_NAME = re.compile(r"(hard[_ ]?)?negatives?[_ ]?[0-9]*", re.IGNORECASE)  # texts that do not belong to a pair
 SEPARATORS = (";", "|", ",")  # of labels within one cell
+LISTS_OF_LABELS = ("labels", "tags")  # columns whose cells may hold several, with commas between
 SCORES = ("score", "similarity", "rating", "stars")  # columns whose whole numbers are measures when written 3.0
 MOST_NUMBERED = 30  # more different whole numbers than this are taken as a measure, not as classes
 ID_SHARE = 0.5  # a label that is new in more than half of the rows is no class
 LONG_ENOUGH = 3.0  # mean words per cell that make a column look like text
+# 3,5 and 1.234,5, as spreadsheets write them in most of Europe; a single comma is taken for the decimal one.
+DECIMAL_COMMA = re.compile(r"\s*[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+),\d+\s*", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -265,6 +268,12 @@ def _guess_label(table: Table, *, used: Sequence[str], required: bool) -> tuple[
         return tuple(found[:1])
     for name in free:
         require(table, name)  # two columns of one name, where each may be meant
+    objects = [name for name in free if any(isinstance(cell, dict) for cell in table.column(name))]
+    if objects and not found:
+        raise InputError(
+            f"{table.source} holds objects in {', '.join(objects)}, where cells are expected; give their fields "
+            "columns of their own, and choose the label with label="
+        )
     shown = f"{', '.join(found)} could be it" if found else f"it has {', '.join(table.columns)}"
     raise InputError(f"which column of {table.source} is the label? {shown}; choose one with label=")
 
@@ -332,7 +341,8 @@ def guess_kind(table: Table, columns: Sequence[str]) -> tuple[Kind, str]:
     if any(isinstance(cell, list) for cell in cells):
         return "multilabel", ""
     numbers = [number_in(cell) for cell in cells]
-    if cells and all(number is not None for number in numbers):
+    listed = name.casefold() in LISTS_OF_LABELS and any(map(has_decimal_comma, cells))  # 1,2 are two labels there
+    if cells and not listed and all(number is not None for number in numbers):
         values = [number for number in numbers if number is not None]
         if not all(value.is_integer() for value in values):
             return "regress", ""
@@ -359,10 +369,17 @@ def number_in(cell: Cell) -> float | None:
         return None
     if isinstance(cell, int | float):
         return float(cell) if abs(cell) < 1e300 else math.inf  # JSON has whole numbers beyond any float
+    if has_decimal_comma(cell):
+        return float(cell.replace(".", "").replace(",", "."))
     try:
         return float(cell) if isinstance(cell, str) and "_" not in cell else None
     except ValueError:
         return None
+
+
+def has_decimal_comma(cell: Cell) -> bool:
+    """Whether a cell is a number written as 3,5."""
+    return isinstance(cell, str) and DECIMAL_COMMA.fullmatch(cell) is not None
 
 
 def label_text(cell: Cell) -> str:
@@ -389,6 +406,6 @@ def _separator(name: str, cells: Sequence[str]) -> str:
         if len(holding) < max(2, len(cells) // 20):
             continue
         words = [word.strip() for cell in set(cells) for word in cell.split(sign)]
-        if len(set(words)) < len(words) and (name.casefold() in ("labels", "tags") or sign != ","):
+        if len(set(words)) < len(words) and (name.casefold() in LISTS_OF_LABELS or sign != ","):
             return sign
     return ""

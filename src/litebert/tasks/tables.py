@@ -24,8 +24,10 @@ from litebert.tasks.columns import (
     cell_labels,
     check_columns,
     find_columns,
+    has_decimal_comma,
     is_missing,
     label_text,
+    number_in,
 )
 from litebert.tasks.examples import Example, Item, Kind, Question, TaskData, TaskSpec
 from litebert.tasks.kinds import KINDS
@@ -38,6 +40,7 @@ SPLITS: Mapping[str, tuple[str, ...]] = {
 }
 GUESSED_FROM = 100  # rows of texts to predict that columns are guessed from
 PLAIN = ("", ".txt", ".text")
+FEW = 0.1  # of the cells of a column of numbers that are words, for these to be mistakes
 
 
 def task_from_tables(
@@ -57,6 +60,8 @@ def task_from_tables(
     columns = find_columns(main, text=text, label=label, kind=kind)
     notes = [columns.describe()]
     kind_of_task = KINDS[columns.kind]
+    if columns.kind == "regress" and any(map(has_decimal_comma, main.column(columns.labels[0]))):
+        notes.append(f"numbers in {columns.labels[0]} have decimal commas")
     known = tuple(labels) if labels and kind_of_task.has_classes else find_labels(main, columns)
     splits = {
         split: make_items(table, columns, known, notes, labelled=split != "test") for split, table in tables.items()
@@ -95,7 +100,20 @@ def find_labels(table: Table, columns: Columns) -> tuple[str, ...]:
     if missing:
         more = f", nor have {len(missing) - 1} more rows" if len(missing) > 1 else ""
         raise InputError(f"{table.place(missing[0])} has no {name}{more}; fill or remove {'them' if more else 'it'}")
+    _check_numbers(table, name)
     return _class_names([label_text(cell) for cell in cells if not is_missing(cell)], table, name)
+
+
+def _check_numbers(table: Table, column: str) -> None:
+    """An error where a column is one of many numbers, but for a few cells."""
+    cells = table.column(column)
+    words = [row for row, cell in enumerate(cells) if number_in(cell) is None and not is_missing(cell)]
+    different = {number_in(cell) for row, cell in enumerate(cells)} - {None}
+    if words and len(words) <= FEW * len(cells) and len(different) > len(cells) * ID_SHARE:
+        raise InputError(
+            f"{table.place(words[0])} has the {column} '{cells[words[0]]}', where other rows have numbers; correct or "
+            f"empty it{f', and {len(words) - 1} more' if len(words) > 1 else ''}"
+        )
 
 
 def _class_names(names: Sequence[str], table: Table, column: str) -> tuple[str, ...]:

@@ -7,6 +7,8 @@ import io
 import json
 import logging
 import lzma
+import zipfile
+from datetime import datetime
 
 import pytest
 
@@ -44,6 +46,15 @@ def columns(rows):
 
 def unquoted(rows, separator):
     return "\n".join(separator.join(row) for row in [list(rows[0]), *(row.values() for row in rows)]) + "\n"
+
+
+def zipped(*names):
+    """A zip with the same table under each of these names."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in names:
+            archive.writestr(name, separated(ROWS))
+    return out.getvalue()
 
 
 COMMAS = separated(ROWS)
@@ -90,6 +101,8 @@ VARIANTS = {
     "plain.csv.bz2": bz2.compress(COMMAS.encode()),
     "plain.tsv.xz": lzma.compress(separated(ROWS, "\t").encode("cp1252")),
     "list.json.gz": gzip.compress(json.dumps(ROWS).encode()),
+    "one_file.csv.zip": zipped("folder/export.csv", "__MACOSX/._export.csv"),
+    "answer.json": json.dumps({"response": {"status": "ok", "rows": ROWS}}),
 }
 LOGGED = {
     "cp1252.csv": "read as cp1252",
@@ -174,6 +187,20 @@ def test_spreadsheet(tmp_path, caplog):
     assert read_task(data=tmp_path / "a.xlsx", whole=True).label == "label"
 
 
+def test_a_spreadsheet_with_dates_below_a_title(tmp_path, caplog):
+    openpyxl = pytest.importorskip("openpyxl", reason="needs litebert[xlsx]")
+    book = openpyxl.Workbook()
+    for row in (["Tickets of March"], [], ["sent", "text", "queue"]):
+        book.active.append(row)
+    for number, row in enumerate(ROWS):
+        book.active.append([datetime(2026, 3, 1 + number % 28), row["text"], row["label"]])
+    book.save(tmp_path / "a.xlsx")
+    data = read_task(data=tmp_path / "a.xlsx", whole=True)
+    assert (data.text, data.label, len(data.dev["dev"])) == (("text",), "queue", 300)
+    assert "the table begins in row 3, below 'Tickets of March'" in caplog.text
+    assert read_table(tmp_path / "a.xlsx").column("sent")[1] == datetime(2026, 3, 2)
+
+
 def test_a_spreadsheet_without_a_header(tmp_path):
     openpyxl = pytest.importorskip("openpyxl", reason="needs litebert[xlsx]")
     book = openpyxl.Workbook()
@@ -191,6 +218,9 @@ def test_other_spreadsheets_and_bytes_under_a_text_name(tmp_path):
         ("a.jsonl", b"PAR1rest", "parquet by its content"),
         ("a.txt", b"only\nlines\n", "plain text without columns"),
         ("a.arrow", b"", "not of a kind that can be read"),
+        ("a.zip", zipped("inside.csv"), "does not say what is in it; unpack it"),
+        ("a.csv.zip", zipped("one", "two"), r"holds 2 files \(one, two\) where one is expected; unpack it"),
+        ("a.csv.zip", zipped("one")[:-30], r"a\.csv\.zip is damaged or cut short"),
     ):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InputError, match=expected):
@@ -230,6 +260,44 @@ def test_headers_are_noticed(content, named, tmp_path):
     if content.count("\n") > 1:
         told = read_table(tmp_path / "a.csv", header=not named)
         assert len(told.rows) == content.count("\n") - (not named) or "opinion" in content
+
+
+@pytest.mark.parametrize(
+    ("cells", "targets"),
+    [
+        (("0,5", "1", "-2,25"), (0.5, 1.0, -2.25)),
+        (("1.234,5", "12.345.678,25", "7"), (1234.5, 12345678.25, 7.0)),
+        (("0.5", "1", "2"), (0.5, 1.0, 2.0)),
+    ],
+)
+def test_numbers_with_decimal_commas(cells, targets, tmp_path):
+    rows = "".join(f"a text of {n} words;{cells[n % 3]}\n" for n in range(30))
+    (tmp_path / "a.csv").write_text(f"text;score\n{rows}")
+    data = read_task(data=tmp_path / "a.csv", whole=True)
+    assert data.kind == "regress" and tuple(item.target for item in data.dev["dev"][:3]) == targets
+    assert ("numbers in score have decimal commas" in data.notes) is ("," in "".join(cells))
+
+
+def test_commas_in_a_column_of_labels_separate_them():
+    rows = [{"text": f"text number {n}", "labels": ("1,2", "2", "1,3")[n % 3]} for n in range(30)]
+    data = read_task(data=rows, whole=True)
+    assert (data.kind, data.labels) == ("multilabel", ("1", "2", "3"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([{"label": n / 7 if n != 20 else "n/a"} for n in range(30)], "row 21 has the label 'n/a', where other rows"),
+        ([{"label": "a" if n else None} for n in range(30)], "row 1 has no label; fill or remove it"),
+        ([{} if n == 4 else {"label": n % 2} for n in range(30)], "row 5 has no label; fill or remove it"),
+        ([{"meta": {"label": n % 2}} for n in range(30)], "holds objects in meta, where cells are expected"),
+    ],
+)
+def test_cells_that_cannot_be_labels_are_named(rows, expected, tmp_path):
+    lines = [json.dumps({"text": f"some words, {n}", **row}) + "\n" for n, row in enumerate(rows)]
+    (tmp_path / "a.json").write_text("[" + ",".join(lines) + "]")
+    with pytest.raises(InputError, match=expected):
+        read_task(data=tmp_path / "a.json", whole=True)
 
 
 def test_repeated_and_missing_names(tmp_path):
