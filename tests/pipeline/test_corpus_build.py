@@ -120,7 +120,7 @@ def start_and_wait(tmp_path: Path, tokenizer: Path) -> tuple[subprocess.Popen[st
     return process, workers, store
 
 
-def test_interrupt_says_how_to_go_on(tmp_path: Path, tokenizer_folder: Path) -> None:
+def test_interrupt_says_how_to_resume(tmp_path: Path, tokenizer_folder: Path) -> None:
     process, workers, store = start_and_wait(tmp_path, tokenizer_folder)
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=60)
@@ -140,14 +140,14 @@ def test_workers_do_not_outlive_a_killed_parent(tmp_path: Path, tokenizer_folder
     process.communicate()
 
 
-def test_killed_worker_is_reported(tmp_path: Path, tokenizer_folder: Path) -> None:
+def test_a_killed_worker_changes_nothing(tmp_path: Path, tokenizer_folder: Path) -> None:
     process, workers, store = start_and_wait(tmp_path, tokenizer_folder)
     workers[0].kill()
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 2
-    assert errors.startswith("litebert: a worker process died")
-    assert errors.count("\n") == 1
-    Store.open(store, partial=True).verify()
+    _, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, errors
+    alone = tmp_path / "alone"
+    build(tmp_path / "corpus.txt", tokenizer_folder, alone, "--workers", "1", "--shard-tokens", "20000")
+    assert contents(store) == contents(alone)
 
 
 def peak_memory(process: subprocess.Popen[str]) -> int:

@@ -101,7 +101,7 @@ def attention_weights(block: AttentionBlock, x: Tensor, inputs: Inputs) -> Tenso
     scores = q @ k.mT * q.shape[-1] ** -0.5
     scores = scores if bias is None else scores + bias
     allowed = keys_allowed(layout)[:, None, None, :]
-    if not layout.pattern.sees_all(layout.longest):
+    if not layout.is_full:
         allowed = allowed & pattern_mask(layout)[:, None]
     return scores.masked_fill(~allowed, float("-inf")).softmax(-1)
 

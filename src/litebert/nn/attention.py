@@ -31,7 +31,7 @@ MOST_PADDING = 1.3  # times the scores that are needed, where sequences are padd
 
 def attend_together(qkv: Tensor, layout: Layout, *, dropout: float = 0.0) -> Tensor:
     """As ``attend``, of queries, keys and values (T, 3, A, D) that lie side by side in one tensor."""
-    trains = torch.is_grad_enabled() and dropout == 0.0 and layout.pattern.sees_all(layout.longest)
+    trains = torch.is_grad_enabled() and dropout == 0.0 and layout.is_full
     if trains and qkv.is_cuda and qkv.dtype in HALF and qkv.shape[-1] in OWN_WIDTHS and has_own_kernels():
         return cast(Tensor, torch.ops.litebert.attend_packed(qkv, layout.starts, layout.longest)[0])
     q, k, v = qkv.unbind(1)
@@ -44,7 +44,7 @@ def attend(
     """Softmax attention of (T, A, D) within each sequence; ``bias`` (S, A, N, N) is added to the scaled scores."""
     if has_torch_function((q, k, v)):  # as torch's own functions do: ``plan`` counts attention on tensors without data
         return handle_torch_function(attend, (q, k, v), q, k, v, layout, bias=bias, dropout=dropout)
-    if not layout.pattern.sees_all(layout.longest):
+    if not layout.is_full:
         assert bias is None
         if dropout == 0.0 and (q.device.type == "cpu" or (q.dtype in HALF and has_flash())):
             return attend_sparse(q, k, v, layout)

@@ -19,7 +19,7 @@ class Layout:
     starts: Tensor  # (S + 1) int32: where each sequence begins, then where the last one ends
     positions: Tensor  # (T) int64: the place of each token within its own sequence
     longest: int
-    pattern: Pattern = FULL  # what a token may look at in the present layer
+    limit: Pattern | None = None  # of what a token sees in the present layer; None compiles, an object would not
     chosen: Tensor | None = None  # (any number) flat indices of tokens that are global where attention is sparse
 
     @classmethod
@@ -37,9 +37,18 @@ class Layout:
 
     def with_pattern(self, pattern: Pattern) -> "Layout":
         """The same sequences where a token sees this much."""
-        return (
-            self if pattern == self.pattern else Layout(self.starts, self.positions, self.longest, pattern, self.chosen)
-        )
+        limit = None if pattern.kind == "full" else pattern
+        return self if limit == self.limit else Layout(self.starts, self.positions, self.longest, limit, self.chosen)
+
+    @property
+    def pattern(self) -> Pattern:
+        """What a token sees in the present layer."""
+        return self.limit or FULL
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every token sees all of its sequence."""
+        return self.limit is None or self.limit.sees_all(self.longest)
 
     @property
     def num_sequences(self) -> int:
@@ -73,4 +82,4 @@ class Layout:
     def to(self, device: torch.device | str) -> "Layout":
         """The same layout on another device."""
         chosen = None if self.chosen is None else self.chosen.to(device)
-        return Layout(self.starts.to(device), self.positions.to(device), self.longest, self.pattern, chosen)
+        return Layout(self.starts.to(device), self.positions.to(device), self.longest, self.limit, chosen)
