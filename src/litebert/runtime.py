@@ -178,6 +178,20 @@ class Runtime(TextModel):
             return HeadScores(*(np.concatenate(rows) for rows in zip(*found, strict=True)))
         return HeadScores(np.stack([row for [row] in found]) if found else EMPTY)
 
+    def exit_scores(self, inputs: Inputs, report: Callable[[int], None]) -> Array:
+        """(D, N, L) what the head of every depth gives for every input; at the last depth it is the model's own."""
+        found: list[Array] = [np.empty(0)] * len(inputs)
+
+        def run(number: int, session: Any) -> None:
+            at = slice(inputs.starts[number], inputs.starts[number + 1])
+            scores, own = self._run(
+                session, ["exit_scores", "logits"], inputs.ids[at], inputs.segments[at], self.num_layers
+            )
+            found[number] = np.concatenate([scores[:-1], own[None]])
+
+        self._each(run, inputs.lengths.tolist(), report)
+        return np.stack(found, axis=1)
+
     def _exit_rule(self, exits: bool | float, depth: int | None) -> dict[str, Array]:
         """The inputs of the file that turn a rule on: the stored one, a confidence below 1, or heads that agree."""
         if exits is False:

@@ -211,7 +211,9 @@ def test_the_loop_ends_by_its_exit_rule(kind):
             assert int(found[1]) == expected
             np.testing.assert_allclose(found[0], scores[expected - 1], atol=1e-3)
             seen.add(int(expected))
-        assert int(run.run(["exit_depth"], fed(model, number))[0]) == 4  # off by default
+        depth, every = run.run(["exit_depth", "exit_scores"], fed(model, number))
+        assert int(depth) == 4  # off by default
+        np.testing.assert_allclose(every[:-1], scores[:-1], atol=1e-3)
     assert len(seen) > 2
 
 

@@ -293,5 +293,5 @@ def _replaced_by(temporary: Path) -> set[str]:
     """Old files that would contradict the new ones: other forms of weights or of the vocabulary, early exits."""
     weights = {"pytorch_model.bin", "model.safetensors.index.json", "pytorch_model.bin.index.json"}
     vocabulary = {"spiece.model", "vocab.txt", "vocab.json", "merges.txt"}
-    exits = {"exits.json", "exits.safetensors", "exits.html"}
+    exits = {"exits.json", "exits.safetensors", "exits_rows.safetensors", "exits.html"}
     return weights | exits | (vocabulary if (temporary / "tokenizer.json").exists() else set())

@@ -15,11 +15,13 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from litebert.early_exits.heads import (
     HARD,
+    CalibrationRows,
     ExitReport,
     ExitRule,
     Exits,
@@ -107,7 +109,26 @@ def make_exits(predictor: Predictor, data: TaskData, *, name: str, max_loss: flo
     spread = float(targets.std()) if data.kind == "regress" else 0.0
     held_out = HeldOut(data, dev, encoded[1], scores.numpy(), predictor.note)
     report = calibrate(held_out, max_loss=max_loss, spread=spread, name=name, trained_on=len(train))
-    return Exits(weight=weight, bias=bias, report=report)
+    rows = CalibrationRows.of(dev, encoded[1], data.kind, len(predictor.network.config.heads.labels))
+    return Exits(weight=weight, bias=bias, report=report, rows=rows)
+
+
+def recalibrated(exits: Exits, scores: npt.NDArray[Any], spec: TaskSpec) -> ExitReport:
+    """The rule chosen again with the scores (D, N, L) that other arithmetic gives for the rows it was chosen on."""
+    before, rows = exits.report, exits.rows
+    assert rows is not None
+    items = rows.items(before.kind)
+    data = TaskData(
+        name=before.task,
+        kind=before.kind,
+        labels=spec.labels,
+        metrics=tuple(before.full.metrics),
+        train=(),
+        dev={"dev": tuple(items)},
+    )
+    held_out = HeldOut(data, items, rows.inputs, scores, spec)
+    spread = float(rows.targets.std()) if before.kind == "regress" else 0.0
+    return calibrate(held_out, max_loss=before.max_loss, spread=spread, name=before.model, trained_on=before.trained_on)
 
 
 def _evenly(items: Sequence[Item], most: int) -> list[Item]:

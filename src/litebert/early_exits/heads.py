@@ -2,14 +2,15 @@
 
 A head sees the state of the pooled token beside the mean of all tokens: low down, a text's meaning has not yet come
 together in one token. An input that reaches the last depth is answered by the model's own head. Heads and rule are
-two files of the model folder, ``exits.safetensors`` and ``exits.json``.
+two files of the model folder, ``exits.safetensors`` and ``exits.json``. A third, ``exits_rows.safetensors``, has the
+held-out rows that the rule was chosen on, so that an export can choose it again in the arithmetic of the exported file.
 
 D depths, N inputs, S sequences, F features, L labels.
 """
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +25,8 @@ from litebert.data.files import read_object
 from litebert.errors import InputError
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
-from litebert.tasks.examples import Kind
+from litebert.tasks.encoding import Inputs
+from litebert.tasks.examples import Example, Item, Kind, Target
 from litebert.tasks.metrics import IN_UNITS
 
 Floats = npt.NDArray[np.float64]
@@ -32,7 +34,8 @@ Integers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 RuleName = Literal["depth", "patience", "confidence"]
 
-EXITS_JSON, EXITS_TENSORS = "exits.json", "exits.safetensors"
+EXITS_JSON, EXITS_TENSORS, EXITS_ROWS = "exits.json", "exits.safetensors", "exits_rows.safetensors"
+MOST_ROWS = 5000  # held-out rows that are kept with the exits
 FEATURES = "token+mean"
 KINDS_WITH_EXITS: tuple[Kind, ...] = ("classify", "multilabel", "regress")
 WHY_NOT = {
@@ -134,12 +137,76 @@ def loss_in_points(metric: str, full: float, score: float) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CalibrationRows:
+    """Held-out rows to choose a rule on: token ids, and what is right for each."""
+
+    inputs: Inputs
+    targets: Floats  # (N, 1) labels or numbers, or (N, L) ones and zeros of several labels
+
+    @classmethod
+    def of(cls, items: Sequence[Item], inputs: Inputs, kind: Kind, labels: int) -> "CalibrationRows":
+        """At most ``MOST_ROWS`` of some items with a target, from the first to the last."""
+        rows = np.linspace(0, len(items) - 1, min(MOST_ROWS, len(items))).astype(np.int64)
+        tokens = inputs.tokens_of(rows)
+        starts = np.concatenate([[0], np.cumsum(inputs.lengths[rows])])
+        some = Inputs(inputs.ids[tokens], inputs.segments[tokens], starts, np.arange(len(rows)), inputs.characters[:0])
+        targets = np.zeros((len(rows), labels if kind == "multilabel" else 1))
+        for place, row in enumerate(rows):
+            target: Any = getattr(items[row], "target", None)
+            if kind == "multilabel":
+                targets[place, list(target)] = 1
+            else:
+                targets[place] = target
+        return cls(inputs=some, targets=targets)
+
+    def items(self, kind: Kind) -> list[Example]:
+        """The rows as items without a text."""
+        read: Mapping[str, Callable[[Floats], Target]] = {
+            "classify": lambda row: int(row[0]),
+            "multilabel": lambda row: tuple(np.flatnonzero(row).tolist()),
+            "regress": lambda row: float(row[0]),
+        }
+        return [Example(key=str(n), first="", target=read[kind](row)) for n, row in enumerate(self.targets)]
+
+    def save(self, path: Path) -> None:
+        """Write the file."""
+        from safetensors.numpy import save_file
+
+        one = self.inputs
+        arrays = {"ids": one.ids, "segments": one.segments, "starts": one.starts, "targets": self.targets}
+        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
+
+    @classmethod
+    def read(cls, path: Path, network: Network, kind: Kind) -> "CalibrationRows":
+        """What ``save`` wrote; a ValueError where it cannot be of this model."""
+        from safetensors.numpy import load_file
+
+        arrays = load_file(path)
+        ids, segments, starts, targets = (arrays[name] for name in ("ids", "segments", "starts", "targets"))
+        found = Inputs(ids, segments, starts, np.arange(len(starts) - 1), np.empty((0, 2), np.int32))
+        config, labels = network.config.encoder, len(network.config.heads.labels)
+        longest = config.max_positions if config.positions == "absolute" else len(ids)
+        fits = [
+            all(array.dtype.kind == "i" and array.ndim == 1 for array in (ids, segments, starts)),
+            len(segments) == len(ids) and len(starts) > 1 and starts[0] == 0 and starts[-1] == len(ids),
+            (found.lengths > 0).all() and found.longest <= longest,
+            _within(ids, config.vocab_size) and _within(segments, config.num_segments or 3),  # XLNet has up to 3
+            targets.shape == (len(found), labels if kind == "multilabel" else 1) and np.isfinite(targets).all(),
+            kind == "regress" or _within(targets, 2 if kind == "multilabel" else labels),
+        ]
+        if not all(fits):
+            raise ValueError("they are of another model")
+        return cls(inputs=found, targets=targets)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Exits:
     """Heads for every depth and what is known of them. The last depth's entry is there for a constant shape alone."""
 
     weight: Tensor  # (D, F, L) float32
     bias: Tensor  # (D, L) float32
     report: ExitReport
+    rows: CalibrationRows | None = None  # what the rule was chosen on, where it is known
 
     def to(self, device: torch.device | str) -> "Exits":
         """The same on a device."""
@@ -174,6 +241,9 @@ class Exits:
         tensors = {"weight": self.weight.cpu().contiguous(), "bias": self.bias.cpu().contiguous()}
         save_file(tensors, folder / EXITS_TENSORS)
         write_atomically(folder / EXITS_JSON, json.dumps(self.report.as_plain(), indent=1, ensure_ascii=False) + "\n")
+        (folder / EXITS_ROWS).unlink(missing_ok=True)
+        if self.rows is not None:
+            self.rows.save(folder / EXITS_ROWS)
 
 
 def read_exits(folder: Path, network: Network) -> tuple[Exits | None, list[str]]:
@@ -196,7 +266,18 @@ def read_exits(folder: Path, network: Network) -> tuple[Exits | None, list[str]]
     if report.features != FEATURES or tuple(weight.shape) != shape or tuple(bias.shape) != (shape[0], labels):
         made = f"heads of shape {tuple(weight.shape)} instead of {shape}"
         return None, [f"the exits in {folder} are not used: they are of another model, {made}"]
-    return Exits(weight=weight, bias=bias, report=report), []
+    rows, notes = None, []
+    if (folder / EXITS_ROWS).is_file():
+        try:
+            rows = CalibrationRows.read(folder / EXITS_ROWS, network, report.kind)
+        except (ValueError, KeyError, TypeError, IndexError, SafetensorError) as error:
+            notes.append(f"the rows in {folder / EXITS_ROWS} are not used: {error}; run `litebert exits` again")
+    return Exits(weight=weight, bias=bias, report=report, rows=rows), notes
+
+
+def _within(array: npt.NDArray[Any], size: int) -> bool:
+    """Whether all are at least 0 and below ``size``."""
+    return bool(array.min(initial=0) >= 0 and array.max(initial=0) < size)
 
 
 def exit_features(network: Network, states: Tensor, layout: Layout) -> Tensor:

@@ -8,17 +8,21 @@ transformers.js and others. Tokenizer, config, task and pooling stand beside the
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from litebert.checkpoints.folder import config_text
+from litebert.early_exits.calibrate import recalibrated
+from litebert.early_exits.heads import ExitReport
 from litebert.errors import InputError
 from litebert.exporting.graph import Activations, Arithmetic
 from litebert.exporting.network import ExitHeads, is_loop, standard_model, takes_segments, text_model
 from litebert.nn.network import NetworkConfig
 from litebert.runs import Parent, new_folder, write_run
-from litebert.runtime import DESCRIPTION, MODEL
+from litebert.runtime import DESCRIPTION, MODEL, Runtime
+from litebert.terminal import ProgressBar
 
 if TYPE_CHECKING:
     from litebert.model import Model
@@ -59,9 +63,13 @@ def export_model(
     heads = _exit_heads(model) if whole is model.network else None
     if model.exits is not None and heads is None:
         notes.append("the early exits are not exported: they need one shared block, and all of its layers")
+
+    def write_text_model(exits: ExitHeads | None) -> None:
+        (folder / MODEL).write_bytes(text_model(config, weights, chosen, exits).SerializeToString())
+
     with new_folder(out, "export", overwrite=overwrite) as folder:
         folder.mkdir()
-        (folder / MODEL).write_bytes(text_model(config, weights, chosen, heads).SerializeToString())
+        write_text_model(heads)
         if standard:
             (folder / "onnx").mkdir()
             for name, arithmetic in (
@@ -75,8 +83,15 @@ def export_model(
         for name, content in {**model.side_files(), "config.json": config_text(config)}.items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(content, encoding="utf-8")
-        described = _description(config, bits, activations) | {"exits": _exit_description(model) if heads else None}
-        (folder / DESCRIPTION).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+        described = _description(config, bits, activations)
+        _write_description(folder, described, model.exits.report if heads and model.exits else None)
+        if heads and bits != 32:
+            found, note = _rule_of_file(model, folder)
+            notes += [note] if note else []
+            if found and found.tolerance != heads.tolerance:
+                write_text_model(replace(heads, tolerance=found.tolerance))
+            if found:
+                _write_description(folder, described, found)
         settings = {"source": model.name, "bits": bits, "activations": activations, "standard": standard}
         write_run(folder, "export", settings, parents=parents or [])
     for note in notes:
@@ -124,10 +139,24 @@ def _exit_heads(model: "Model") -> ExitHeads | None:
     return ExitHeads(weight=weight, bias=bias, kind=report.kind, tolerance=report.tolerance)
 
 
-def _exit_description(model: "Model") -> dict[str, Any]:
-    assert model.exits is not None
-    report = model.exits.report
-    return {"rule": report.rule, "value": report.value, "mean_depth": report.mean_depth, "max_loss": report.max_loss}
+def _rule_of_file(model: "Model", folder: Path) -> tuple[ExitReport | None, str]:
+    """The exit rule chosen again on what the file itself gives for the held-out rows; or why it is not."""
+    assert model.exits is not None and model.task is not None
+    kept = "the rule of the early exits is the one chosen in fp32"
+    rows = model.exits.rows
+    if rows is None:
+        return None, f"{kept}, which may lose more in integers: the rows it was chosen on are not in the model folder"
+    if find_spec("onnxruntime") is None:
+        return None, f"{kept}, which may lose more in integers: onnxruntime is not installed to try the file"
+    with ProgressBar("calibrating exits", len(rows.inputs)) as bar:
+        scores = Runtime(folder).exit_scores(rows.inputs, bar.update)
+    return recalibrated(model.exits, scores, model.task), ""
+
+
+def _write_description(folder: Path, described: Mapping[str, Any], exits: ExitReport | None) -> None:
+    names = ("rule", "value", "mean_depth", "max_loss", "metric", "full_score", "score", "checked_loss", "rows")
+    about = None if exits is None else {name: getattr(exits, name) for name in names}
+    (folder / DESCRIPTION).write_text(json.dumps({**described, "exits": about}, indent=2) + "\n", encoding="utf-8")
 
 
 def _missing_heads(config: NetworkConfig) -> dict[str, str]:

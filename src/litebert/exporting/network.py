@@ -338,7 +338,8 @@ def text_model(
 
     Outputs: ``states`` (N, H), ``mean``, ``first`` and ``pooled`` (H),
     and for the heads it has ``logits`` (L), ``order`` (2), ``start``, ``end`` (N), ``answerable``, ``tokens`` (P, V).
-    With exits, also ``exit_logits`` (L) and ``exit_depth``, by the rule that ``confidence`` or ``patience`` sets.
+    With exits, also ``exit_logits`` (L) and ``exit_depth``, by the rule that ``confidence`` or ``patience`` sets, and
+    ``exit_scores`` (depths run, L), what the heads of all depths gave.
     """
     encoder, graph = config.encoder, Graph()
     write = _Writer(config, weights, arithmetic)
@@ -353,7 +354,7 @@ def text_model(
     rows = graph.op("Unsqueeze", "segments", graph.ints(0)) if encoder.positions == "relative" else None
     frame = write.relations(graph, heads, count, rows, None, zeros)
     outputs: list[onnx.ValueInfoProto] = []
-    left: list[str] = []  # with exits, the scores of the head and the depth at which the loop ended
+    left: list[str] = []  # with exits, the scores of the head and the depth at which the loop ended, and all scores
     if is_loop(encoder):
         inputs.append(value_info("depth", INT64, []))
         graph.store("depth", np.array(len(encoder.plan), np.int64))
@@ -385,6 +386,7 @@ def text_model(
                 last = graph.op("Equal", left[1], graph.index(len(encoder.plan)))
                 give("exit_logits", graph.op("Where", last, logits, left[0]), [len(config.heads.labels)])
                 outputs.append(value_info(graph.rename(left[1], "exit_depth"), INT64, []))
+                give("exit_scores", left[3], ["D", len(config.heads.labels)])
     if "order" in names:
         give("order", graph.op("Squeeze", write.head(graph, pooled, "heads.order.linear"), graph.ints(0)), [2])
     if "span" in names:
@@ -409,6 +411,7 @@ def _loop(write: _Writer, graph: Graph, x: str, frame: _Frame, exits: ExitHeads 
     body.rename(write.layer(body, "x_in", 0, frame), "x_out")
     carried: list[tuple[str, int, list[str | int]]] = [("x", FLOAT, ["N", width])]
     first = [x]
+    scans: list[onnx.ValueInfoProto] = []  # outputs of every round
     if exits is None:
         body.rename("going_in", "going_out")
     else:
@@ -420,20 +423,23 @@ def _loop(write: _Writer, graph: Graph, x: str, frame: _Frame, exits: ExitHeads 
         ):
             carried.append((name, kind, list(zero.shape)))
             first.append(graph.store(f"{name}_start", zero))
-        _exit_rule(body, write.encoder.pooled_token, exits)
+        logits = _exit_rule(body, write.encoder.pooled_token, exits)
+        scans.append(value_info(body.rename(logits, "exit_scores_out"), FLOAT, [labels]))
     inner = helper.make_graph(
         body.nodes,
         "layer",
         [value_info("round", INT64, []), value_info("going_in", BOOL, [])]
         + [value_info(f"{name}_in", kind, shape) for name, kind, shape in carried],
-        [value_info("going_out", BOOL, [])] + [value_info(f"{name}_out", kind, shape) for name, kind, shape in carried],
+        [value_info("going_out", BOOL, [])]
+        + [value_info(f"{name}_out", kind, shape) for name, kind, shape in carried]
+        + scans,
     )
     start = graph.store("true", np.array(True))
-    found = graph.ops("Loop", ["depth", start, *first], len(first), body=inner)
+    found = graph.ops("Loop", ["depth", start, *first], len(first) + len(scans), body=inner)
     return found[0], found[1:]
 
 
-def _exit_rule(body: Graph, pooled_token: str, exits: ExitHeads) -> None:
+def _exit_rule(body: Graph, pooled_token: str, exits: ExitHeads) -> str:
     """Scores of this depth's head, and whether the loop continues: until they are confident enough, or agree enough."""
     token = body.op("Gather", "x_out", body.index(0 if pooled_token == "first" else -1), axis=0)
     mean = body.op("ReduceMean", "x_out", body.ints(0), keepdims=0)
@@ -450,6 +456,7 @@ def _exit_rule(body: Graph, pooled_token: str, exits: ExitHeads) -> None:
     if share:
         enough = body.op("Or", enough, body.op("GreaterOrEqual", share, "confidence"))
     body.rename(body.op("Not", enough), "going_out")
+    return logits
 
 
 def _answers(body: Graph, logits: str, exits: ExitHeads) -> tuple[str, str]:
