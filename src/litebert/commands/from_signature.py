@@ -7,7 +7,10 @@ A command is a function and a ``show`` that prints the result; keyword-only para
 
 import inspect
 import logging
+import os
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -16,6 +19,7 @@ from typer.core import TyperCommand
 
 from litebert.errors import InputError
 from litebert.parameters import Param, allows, choices_of, declarations, shown
+from litebert.terminal import heartbeat
 
 log = logging.getLogger(__name__)
 
@@ -32,8 +36,9 @@ def add_command(
     panel: str | None = None,
     renamed: Mapping[str, str] | None = None,
     moved: Mapping[str, str] | None = None,
+    ends: bool = True,
 ) -> None:
-    """Mount ``function`` as a command of ``app``.
+    """Mount ``function`` as a command of ``app``; one that ``ends`` says that it works while it prints nothing.
 
     For one release, ``renamed`` maps old options to new ones, and ``moved`` old options to what to do instead.
     """
@@ -44,6 +49,7 @@ def add_command(
         *(one for one in _options(show, printed) if one.name in extra),
     ]
     takes_settings = SETTINGS in own
+    command = name or function.__name__.replace("_", "-")
 
     def run(**values: Any) -> None:
         printing = {key: _value(key, values.pop(key), *printed[key]) for key in extra}
@@ -55,8 +61,11 @@ def add_command(
         if takes_settings:
             _place_words(values, own)
         arguments = {key: _value(key, value, *own[key]) for key, value in values.items()}
+        beats = ends and sys.stderr is sys.__stderr__ and os.environ.get("LITEBERT_HEARTBEAT") != "off"
         try:
-            show(function(**arguments), **printing)
+            with heartbeat(lambda: f"{command}: working") if beats else nullcontext():
+                result = function(**arguments)
+            show(result, **printing)
         except KeyboardInterrupt as error:
             typer.echo(f"litebert: {str(error) or 'stopped'}", err=True)
             raise SystemExit(130) from None
@@ -66,7 +75,7 @@ def add_command(
     run.__litebert_function__ = function  # type: ignore[attr-defined]
     kept = {"renamed": dict(renamed or {}), "moved": dict(moved or {}), "takes_settings": takes_settings}
     cls = type("Command", (SignatureCommand,), kept)
-    app.command(name or function.__name__.replace("_", "-"), cls=cls, rich_help_panel=panel)(run)
+    app.command(command, cls=cls, rich_help_panel=panel)(run)
 
 
 class SignatureCommand(TyperCommand):

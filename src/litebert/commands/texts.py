@@ -13,7 +13,7 @@ import typer
 from litebert.commands.show import AsJson, show_json
 from litebert.errors import InputError
 from litebert.parameters import DEVICE, Param, PathLike, checked, shown
-from litebert.terminal import prompt_for_texts
+from litebert.terminal import LINES, expect_silence, prompt_for_texts
 
 if TYPE_CHECKING:
     from litebert.fill import Guess
@@ -229,6 +229,7 @@ def _write(
                 writer.writerow([found.key, shown, *(f"{share:.6f}" for share in found.probabilities[: len(names)])])
         count += len(some)
         handle.flush()
+        expect_silence(LINES)
     return count
 
 

@@ -29,7 +29,7 @@ from litebert.corpus.tokenise import Tokenised, TokeniseDocuments, special_ids
 from litebert.data.files import COMPRESSIONS, STANDARD_INPUT, is_url, locate, upload
 from litebert.errors import InputError
 from litebert.runs import DISK_FULL, sync_folder
-from litebert.terminal import console
+from litebert.terminal import LIVE, console, expect_silence
 from litebert.text.documents import expand
 from litebert.text.tokenizer_files import Tokenizer, read_tokenizer
 
@@ -362,6 +362,8 @@ class Display:
         if progress.skipped:
             counts += f" ({progress.skipped:,} were done)"
         self._bar.update(self._task, completed=self._bytes_done(progress), counts=counts)
+        if not self._bar.disable:
+            expect_silence(LIVE)
         if self._bar.disable and now - self._logged > self.EVERY:
             self._logged = now
             log.info(f"{counts}, {seconds:.0f} s")

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from litebert.parameters import format_duration
 from litebert.runs import Status
-from litebert.terminal import console
+from litebert.terminal import LIVE, console, expect_silence
 from litebert.train.callbacks import Callback
 from litebert.train.metrics import Row, number
 
@@ -78,7 +78,9 @@ class ConsoleLine(Callback):
         parts = self._parts(row, steps)
         if self._live is None:
             log.info("%s", SEPARATOR.join(parts))
+            expect_silence(2 * EVERY)
             return
+        expect_silence(LIVE)
         width = self._console.width - 1
         while len(parts) > 2 and len(SEPARATOR.join(parts)) > width:
             parts.pop(-2)  # the time left, which comes last, is worth more than details
