@@ -1,4 +1,7 @@
-"""Runs that are killed at random moments, again and again, end as an undisturbed one does; full disks lose nothing."""
+"""Runs that are killed at random moments, again and again, end as an undisturbed one does; full disks lose nothing.
+
+Commands that cannot be resumed leave all or nothing: the next try begins without --overwrite.
+"""
 
 import hashlib
 import json
@@ -10,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from fuzz_calls import CALLS, make_world
+from fuzz_calls import CALLS, SHAPE, make_world
 
 KILLS = 20
 STEPS = ("steps=12", "scores=2", "batch=4")
@@ -21,8 +24,20 @@ FORMS = {
     "distill": ("{}/tuned", "--data", "{}/table.csv", "--drop", "1", *STEPS, "--save-every", "1", "-o", "out"),
     "shrink": ("{}/model", "--tolerance", "50%", "--data", "{}/table.csv", "--seeds", "2", "--strategy", "top",
                *STEPS, "-o", "out"),
+    "study": ("dropout", "--preset", "albert-tiny", "--steps", "6", "--corpus", "{}/store", "--device", "cpu", *SHAPE,
+              "batches.tokens=[[0,512]]", "batches.micro_tokens=512", "batches.lengths=[[0,32]]", "-o", "out"),
 }  # fmt: skip
-RESULTS = ("**/model.safetensors", "train-*/*.bin", "held_out-*/*.bin", "trials.jsonl")
+AT_ONCE = {
+    "export": CALLS["export"],
+    "exits": ("{}/tuned", "--data", "{}/table.csv", "--items", "20", "-o", "out"),
+    "page": ("{}/tuned", "-o", "out.html"),
+}
+LAB = ("study",)
+RESUME_BY_THEMSELVES = ("corpus build", "study", *AT_ONCE)
+RESULTS = (
+    *("out/**/model.safetensors", "out/train-*/*.bin", "out/held_out-*/*.bin", "out/trials.jsonl", "out/study.json"),
+    *("out/**/*.onnx", "out/exits.json", "out/exits.safetensors", "out.html"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -31,15 +46,17 @@ def world(tmp_path_factory) -> Path:
 
 
 def start(command: str, world: Path, folder: Path, file_bytes: int | None = None) -> "subprocess.Popen[str]":
-    words = [word.replace("{}", str(world)) for word in FORMS[command]]
-    resume = ["--resume"] if command != "corpus build" and (folder / "out/run.json").is_file() else []
+    words = [word.replace("{}", str(world)) for word in (FORMS | AT_ONCE)[command]]
+    can_resume = command not in RESUME_BY_THEMSELVES and (folder / "out/run.json").is_file()
+    resume = ["--resume"] if can_resume else []
+    program = "litebert_lab" if command in LAB else "litebert"
 
     def limit() -> None:
         if file_bytes is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
 
     return subprocess.Popen(
-        [sys.executable, "-m", "litebert", *command.split(), *words, *resume],
+        [sys.executable, "-m", program, *command.split(), *words, *resume],
         cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=limit,
     )  # fmt: skip
 
@@ -48,7 +65,7 @@ def result(folder: Path) -> dict[str, str]:
     """The digests of what a run is for; of trials only the scores, as times differ."""
     found = {}
     for pattern in RESULTS:
-        for path in sorted((folder / "out").glob(pattern)):
+        for path in sorted(folder.glob(pattern)):
             content = path.read_bytes()
             if path.suffix == ".jsonl":
                 rows = [json.loads(line) for line in content.splitlines()]
@@ -88,6 +105,36 @@ def test_killed_at_random_moments(command, world, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("command", AT_ONCE)
+def test_killed_before_it_ended_it_leaves_nothing(command, world, tmp_path):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    whole.mkdir()
+    killed.mkdir()
+    begun = time.monotonic()
+    first = start(command, world, whole)
+    said = first.communicate()[1]
+    if command == "page" and "onnxruntime-web" in said:
+        pytest.skip(said)
+    assert first.returncode == 0, said[-600:]
+    took, draw = time.monotonic() - begun, random.Random(0)
+    wanted = result(whole)
+    assert wanted
+    for _ in range(KILLS):
+        running = start(command, world, killed)
+        try:
+            running.wait(draw.uniform(0.2, 1.0) * took)
+        except subprocess.TimeoutExpired:
+            running.kill()
+        running.communicate()
+        assert result(killed) in ({}, wanted)
+        for name in ("out", "out.html"):  # what is there is complete
+            if (killed / name).exists():
+                assert result(killed) == wanted
+                (killed / name).rename(tmp_path / f"done-{time.monotonic_ns()}")
+    assert start(command, world, killed).wait() == 0 and result(killed) == wanted
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("command", FORMS)
 @pytest.mark.parametrize("kilobytes", [1, 8, 60])
 def test_a_full_disk_is_one_sentence_and_loses_nothing(command, kilobytes, world, tmp_path):
@@ -96,7 +143,7 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(command, kilobytes, world
     if full.returncode == 0:
         return  # everything fits
     assert full.returncode == 2 and "Traceback" not in said, said[-600:]
-    assert sum(line.startswith("litebert: ") for line in said.splitlines()) == 1
+    assert sum(line.startswith(("litebert: ", "litebert-lab: ")) for line in said.splitlines()) == 1
     again = start(command, world, tmp_path)
     said = again.communicate()[1]
     assert again.returncode == 0, said[-600:]

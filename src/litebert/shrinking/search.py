@@ -1,9 +1,10 @@
 """The fewest layers whose score on a task stays within a tolerance, found with few fine-tuning runs.
 
 Binary search per strategy, starting above the best so far (a model with more layers dropped is taken to be no better);
-a later strategy is tried only where it would beat the best so far. A seed is spent only while the verdict is open. The
-tolerance is a promise: a candidate passes where its loss is within it by more than chance between seeds explains. What
-all seeds together cannot tell is reported as undecided, and those layers stay.
+a later strategy is tried only where it would beat the best so far. A seed is spent, on a candidate and on all layers,
+only while the verdict is open; the winner gets every seed. The tolerance is a promise: a candidate passes where its
+loss is within it by more than chance between seeds explains. What all seeds together cannot tell is reported as
+undecided, and those layers stay.
 
 Every score is recorded when its run ends, so a search that was stopped resumes where it was, down to the step of the
 run that was interrupted.
@@ -48,7 +49,9 @@ log = logging.getLogger(__name__)
 Reason = Literal["within the tolerance", "undecided", "too much is lost"]
 Score = Callable[[Layers, int], float]  # layers kept and a seed to a score: higher is better
 MOST_SEEDS = 1000  # that a search may use
-CERTAIN = 1.645  # standard errors of the loss: 95% on one side
+CERTAIN = 1.645  # standard errors of a loss, where these are known well: 95% on one side
+CERTAIN_OF_FEW = (6.314, 2.920, 2.353, 2.132)  # the same where they are estimated from 1, 2, 3, 4 differences
+FIRST_SEEDS = 2  # of all layers: with fewer nothing is known of chance
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,12 +238,12 @@ class Search:
         self._depth, self._keeping, self._trials = depth, keeping, trials
         self._tolerance, self._seeds, self._report = tolerance, list(seeds), report
         self._verdicts: dict[tuple[str, int], Verdict] = {}
-        self._whole: list[float] = []
+        self._everything: Layers = tuple(range(1, depth + 1))
+        self._whole: list[float] = []  # scores of all layers, with the first seeds
 
     def run(self) -> SearchResult:
         """Search; scores that the trials know already cost nothing."""
-        everything = tuple(range(1, self._depth + 1))
-        self._whole = [self._trials.measure(everything, seed) for seed in self._seeds]
+        self._measure_whole(FIRST_SEEDS)
         while True:
             best = self._pass()
             if best is not None:
@@ -257,6 +260,11 @@ class Search:
             verdicts=tuple(self._verdicts.values()),
             measured=self._trials.measured,
         )
+
+    def _measure_whole(self, count: int) -> None:
+        """The scores of all layers with so many seeds at least."""
+        for seed in self._seeds[len(self._whole) : count]:
+            self._whole.append(self._trials.measure(self._everything, seed))
 
     def _pass(self) -> Verdict | None:
         """The best over all strategies: binary search per strategy, starting above the best so far."""
@@ -288,6 +296,7 @@ class Search:
         kept = self._keeping[name](count)
         assert len(kept) == self._depth - count, "a strategy keeps the number of layers it was asked for"
         for used, seed in enumerate(self._seeds, start=1):
+            self._measure_whole(used)
             self._trials.measure(kept, seed)
             verdict = self._verdict(name, kept)
             if used < len(self._seeds) and self._is_settled(verdict):
@@ -325,8 +334,8 @@ class Search:
         if not groups:
             return 0.0
         squares = sum((score - _mean(group)) ** 2 for group in groups for score in group)
-        deviation = math.sqrt(squares / sum(len(group) - 1 for group in groups))
-        return CERTAIN * deviation * math.sqrt(1 / len(self._whole) + 1 / len(scores))
+        differences = sum(len(group) - 1 for group in groups)
+        return _certain(differences) * math.sqrt(squares / differences * (1 / len(self._whole) + 1 / len(scores)))
 
     def _is_settled(self, verdict: Verdict) -> bool:
         """Whether more seeds are unlikely to change the verdict, by all that was measured."""
@@ -334,6 +343,7 @@ class Search:
 
     def _confirm(self, verdict: Verdict) -> Verdict:
         """The verdict on a winner with every seed."""
+        self._measure_whole(len(self._seeds))
         for seed in self._seeds:
             self._trials.measure(verdict.kept, seed)
         final = self._verdict(verdict.strategy, verdict.kept)
@@ -341,13 +351,17 @@ class Search:
         return final
 
 
+def _certain(differences: int) -> float:
+    """Student's t for 95% on one side; beyond the table from its expansion, which is right to a hundredth there."""
+    if differences <= len(CERTAIN_OF_FEW):
+        return CERTAIN_OF_FEW[differences - 1]
+    cube, fifth = CERTAIN**3, CERTAIN**5
+    second = (5 * fifth + 16 * cube + 3 * CERTAIN) / 96
+    return CERTAIN + (cube + CERTAIN) / (4 * differences) + second / differences**2
+
+
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
-
-
-def _deviation(values: Sequence[float]) -> float:
-    mean = _mean(values)
-    return math.sqrt(sum((value - mean) ** 2 for value in values) / max(1, len(values) - 1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -439,7 +453,7 @@ def _standings(
             layers=len(layers),
             parameters=count_parameters(network.config),
             milliseconds=1000 * each,
-            scores=trials.of_seeds(layers, seeds),
+            scores=trials.of_seeds(layers, [seed for seed in seeds if trials.knows(layers, seed)]),
         )
         for layers, network, each in zip((everything, kept), networks, seconds, strict=True)
     )

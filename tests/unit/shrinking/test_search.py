@@ -14,7 +14,7 @@ from litebert.analyse.layer_statistics import contribution
 from litebert.checkpoints.folder import load_model
 from litebert.errors import InputError
 from litebert.shrinking.drop import drop_layers
-from litebert.shrinking.search import Search, Trials
+from litebert.shrinking.search import Search, Trials, _certain
 from litebert.shrinking.strategies import FIXED, drop_similar, kept_of
 
 
@@ -93,6 +93,39 @@ def test_a_tolerance_is_a_promise(truth):
 
     share = sum(dropped(draw) for draw in range(200)) / 200
     assert share <= 0.1 if truth > 1.0 else share > 0.3
+
+
+@pytest.mark.parametrize("seeds", [2, 4])
+def test_few_seeds_keep_the_promise_too(seeds):
+    """With few seeds the noise itself is known badly: as if it were known well, 12% would pass with two."""
+
+    def passes(draw: int) -> bool:
+        def score(kept, seed):
+            noise = random.Random(f"{draw} {kept} {seed}").gauss(0, 0.6)
+            return 90 + noise - 1.001 * (len(kept) == 3) - 50 * (len(kept) < 3)
+
+        search = Search(4, {"top": rules(4)["top"]}, Trials(score), tolerance=1.0, seeds=range(seeds))
+        return search.run().best is not None
+
+    assert sum(map(passes, range(600))) <= 0.08 * 600
+
+
+def test_all_layers_get_only_the_seeds_that_are_needed():
+    used = []
+
+    def score(kept, seed):
+        used.append((len(kept), seed))
+        return 90 - 20 * (4 - len(kept)) + seed / 10
+
+    found = Search(4, {"top": rules(4)["top"]}, Trials(score), tolerance=1.0, seeds=range(6)).run()
+    assert found.best is None and {seed for layers, seed in used if layers == 4} == {0, 1}
+    assert all(verdict.reason == "too much is lost" for verdict in found.verdicts)
+
+
+def test_bounds_for_few_seeds_are_those_of_student():
+    stats = pytest.importorskip("scipy.stats")
+    for differences in (*range(1, 20), 50, 1000):
+        assert _certain(differences) == pytest.approx(stats.t.ppf(0.95, differences), abs=0.01)
 
 
 def test_the_closest_candidate_is_reported_when_none_fits():
