@@ -36,8 +36,8 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_model(folder).network.state_dict()
 
 
-def test_where_bf16_is_fast_a_cpu_trains_in_it_and_scores_in_fp32(model, tmp_path, monkeypatch):
-    """Scores on the way are those that `litebert evaluate` gives afterwards."""
+def test_where_bf16_is_fast_a_cpu_trains_in_it_and_is_scored_in_fp32_in_the_end(model, tmp_path, monkeypatch):
+    """Scores on the way choose the weights; the figures of the run are those that `litebert evaluate` gives."""
     states, used = Encoder._states, set()
 
     def noting(self, *words, **named):
@@ -47,7 +47,16 @@ def test_where_bf16_is_fast_a_cpu_trains_in_it_and_scores_in_fp32(model, tmp_pat
     monkeypatch.setattr(Encoder, "_states", noting)
     monkeypatch.setattr(precision, "has_bf16", lambda device: True)
     monkeypatch.setattr(precision, "LEAST_WIDTH", 1)
-    finetune(toy.settings(model, tmp_path / "run", epochs=1), toy.task("classify", 32))
+    data = toy.task("classify", 32)
+    result = finetune(toy.settings(model, tmp_path / "run", epochs=1, scores=2), data)
+    assert used == {(True, True), (False, True), (False, False)}
+    used.clear()
+    dev = data.dev["dev"]
+    again = compute_metrics(data, dev, load_predictor(tmp_path / "run", device="cpu").predict(dev))
+    assert again.items() <= result.figures.items() and result.score == again[data.metrics[0]]
+    assert used == {(False, False)}
+    used.clear()
+    finetune(toy.settings(model, tmp_path / "one", epochs=1, scores=1), data)
     assert used == {(True, True), (False, False)}
     used.clear()
     said = replace(toy.settings(model, tmp_path / "said", epochs=1), precision="fp32")

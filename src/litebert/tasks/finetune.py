@@ -147,12 +147,12 @@ class _Attempt:
         self.settings, self.prepared, self.seed = settings, prepared, seed
         recipe, data, level = prepared.recipe, prepared.data, settings.level
         device = torch.device(settings.device)
-        scoring = settings.precision or default_precision(device)  # as `litebert evaluate` scores
+        self.final = settings.precision or default_precision(device)  # as `litebert evaluate` scores
         precision = settings.precision or training_precision(device, prepared.source.network.config.encoder.width)
         heads = task_heads(data, answerable=recipe.answerable)
         network, notes = start_network(prepared.source.network, heads, recipe, seed)
         self.network: Network = network.to(device)
-        predictor = Predictor(self.network, prepared.tokenizer, prepared.note, device, precision=scoring)
+        predictor = Predictor(self.network, prepared.tokenizer, prepared.note, device, precision=self.final)
         batches, train = self._train_settings(device, precision)
         for sentence in notes:
             log.log(level, "%s", sentence)
@@ -160,7 +160,9 @@ class _Attempt:
             split = f"a step of {batches.batch_size} pairs takes {batches.passes} forward passes"
             log.log(level, "%s: each is told from the %d others of its pass", split, batches.units - 1)
         parts = [sampled_part(part, prepared, recipe.score_items) for part in prepared.dev]
-        self.best = BestCheckpoint(predictor, data, parts, patience=recipe.patience, level=level)
+        # Scores on the way only choose: as fast as training computes, but for one that is final already.
+        on_the_way = replace(predictor, precision=self.final if recipe.scores == 1 else precision)
+        self.best = BestCheckpoint(on_the_way, data, parts, patience=recipe.patience, level=level)
         assert recipe.steps is not None
         kind = KINDS[data.kind]
         self.collapse = CollapseGuard(
@@ -281,8 +283,9 @@ class _Attempt:
             prepared.teaching.end(self.network)
         if best.weights is not None:
             best.put_back(self.network)
-            if any(part.items != whole.items for part, whole in zip(best.parts, prepared.dev, strict=True)):
-                best.parts = list(prepared.dev)
+            sampled = any(part.items != whole.items for part, whole in zip(best.parts, prepared.dev, strict=True))
+            if sampled or best.predictor.precision != self.final:
+                best.parts, best.predictor.precision = list(prepared.dev), self.final
                 figures = best.measure()
                 best.note, score = best.predictor.note, best.main(figures)
             save_model(

@@ -153,6 +153,28 @@ def finetune(
 
 
 @app.command()
+def finetune_time(
+    model: Annotated[str, typer.Argument(help="A pretrained model.")],
+    data: Annotated[Path, typer.Option(help="A table to fine-tune on.")],
+    text: Annotated[str | None, typer.Option(help="The column with the text.")] = None,
+    label: Annotated[str | None, typer.Option(help="The column with the label.")] = None,
+    batch: Annotated[int, typer.Option(help="Examples a step.")] = 32,
+    steps: Annotated[int, typer.Option(help="Steps that are timed.")] = 10,
+    repeats: Annotated[int, typer.Option(help="How often each part is timed, the fastest counting.")] = 2,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Where the time of fine-tuning goes: steps, scoring dev, and the matrix products alone."""
+    from litebert_lab.bench.finetune_time import bench_finetune_time
+
+    where = usable_device(device)
+    found = bench_finetune_time(
+        model, data, text=text, label=label, device=where, steps=steps, repeats=repeats, batch=batch
+    )
+    show_report(found, as_json)
+
+
+@app.command()
 def exits(
     model: Annotated[
         str, typer.Argument(help="A model with shared layers, or with exits and --texts.")

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from litebert.errors import InputError
 from litebert.report import to_markdown
+from litebert_lab.bench import finetune_time
 from litebert_lab.bench.finetune import QualitySettings, bench_quality, quality_report
 from litebert_lab.cli import app
 
@@ -36,6 +37,20 @@ def test_speed_side_by_side(glue, tmp_path):
     names = [row["engine"] for row in report["rows"]]
     assert names[-1] == "litebert" and "transformers, plain loop" in names
     assert abs(report["rows"][0]["ratio"] - 1) < 1e-9 and all(row["steps_per_second"] > 0 for row in report["rows"])
+
+
+def test_where_the_time_goes(tmp_path, monkeypatch):
+    monkeypatch.setattr(finetune_time, "training_precision", lambda device, width: "bf16")
+    model = toy.make_model(tmp_path / "model")
+    rows = [f"{item.first},{item.target}" for item in toy.items("classify", 64, 1)]
+    (tmp_path / "data.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+    words = ["bench", "finetune-time", str(model), "--data", str(tmp_path / "data.csv"), "--steps", "3", "--batch", "8"]
+    done = CliRunner().invoke(app, [*words, "--json"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)["rows"]
+    assert [(row["part"], row["precision"]) for row in found] == [("3 steps", "bf16"), ("dev", "bf16"), ("dev", "fp32")]
+    assert found[1]["tokens"] == found[2]["tokens"] and 0 < found[0]["tokens"] < 3 * 8 * 64
+    assert all(row["seconds"] > 0 and row["share"] == row["products"] / row["seconds"] for row in found)
 
 
 def test_quality_side_by_side(glue, tmp_path, caplog):
