@@ -346,6 +346,81 @@ def pretrain(
 
 
 @checked
+def lengthen(
+    model: Annotated[PathLike, Param("A trained model: a shipped name or a folder.", positional=True)],
+    *,
+    to: Annotated[int, Param("Number of positions: the longest text in tokens.", low=8, high=8192)] = 4096,
+    attention: Annotated[
+        str, Param("What tokens see: full, local(256)+global, block(512)+global, or several for the layers in turn.")
+    ] = "local(256)+global",
+    positions: Annotated[
+        Literal["tiled", "interpolated"],
+        Param("tiled (the trained positions repeated) or interpolated (new ones between them)."),
+    ] = "tiled",
+    corpus: Annotated[
+        PathLike | Sequence[PathLike] | None,
+        Param("Token stores with long documents to train on; without, nothing is trained.", metavar="STORE..."),
+    ] = None,
+    out: Out = "long",
+    budget: Budget = None,
+    steps: Annotated[int | None, Param("Number of steps to train for.", low=1)] = None,
+    settings: Annotated[
+        Fields | None, Param("Fields of the recipe: optimiser.rate=5e-5.", metavar="FIELD=VALUE...")
+    ] = None,
+    seed: Annotated[int, Param("Seed for batches and masks.", low=0)] = 0,
+    resume: Resume = False,
+    device: Device = "auto",
+    precision: Precision = None,
+    save_every: SaveEvery = "5m",
+) -> Run:
+    """Make a model that reads long texts out of a trained one, and train it on the long documents of a store."""
+    from litebert.model import load as load_torch
+
+    source = load_torch(model, device="cpu")
+    if corpus is None:
+        words = field_words(settings)
+        if words or budget or steps or resume:
+            raise InputError("budget, steps, settings and resume need a corpus; name a token store")
+        return _stretch(source, Path(out), to, attention, positions)
+    begun = time.monotonic()
+    from litebert.pretraining.lengthen import lengthen_settings
+    from litebert.pretraining.run import bound_from
+    from litebert.pretraining.run import pretrain as run
+
+    asked = lengthen_settings(
+        str(model),
+        source.network,
+        to,
+        attention,
+        positions,
+        [Path(corpus)] if isinstance(corpus, str | os.PathLike) else [Path(part) for part in corpus],
+        Path(out),
+        words=field_words(settings),
+        bound=bound_from(budget=budget, steps=steps, flops=None),
+        device=device,
+        precision=precision,
+        save_every=save_every,
+    )
+    found = run(replace(asked, seed=seed, resume=resume, begun=begun))
+    return Run(Path(out), found.status, found.step, dict(found.held_out), found.notes, found)
+
+
+def _stretch(
+    source: "Model", folder: Path, to: int, attention: str, positions: Literal["tiled", "interpolated"]
+) -> Run:
+    """Write a lengthened model that was not trained since."""
+    from litebert.runs import check_run_folder, parent_of, write_run
+
+    check_run_folder(folder, False)
+    longer = source.lengthened(to, attention=attention, positions=positions)
+    longer.save(folder / "model")
+    asked = {"model": source.name, "to": to, "attention": attention, "positions": positions}
+    parents = [parent_of("source", Path(source.name))] if Path(source.name).is_dir() else []
+    write_run(folder, "lengthen", asked, parents=parents)
+    return Run(folder, "finished", 0, {})
+
+
+@checked
 def distill(
     teacher: Annotated[
         PathLike, Param("A model fine-tuned for the task; with vectors, a model of sentence vectors.", positional=True)
@@ -1147,6 +1222,7 @@ def evaluate(
     tokens: Annotated[
         int | None, Param("With corpus: how much text (default: 65,536 tokens; a million on a GPU).", low=1)
     ] = None,
+    windows: Annotated[bool, Param("Read long texts in overlapping windows instead of cutting them.")] = False,
     from_hub: Annotated[bool, Param("Read the task through the datasets library.")] = False,
     device: Device = "auto",
 ) -> "Evaluation | HeldOutScores":
@@ -1162,6 +1238,8 @@ def evaluate(
     if predictions is not None:
         if depths:
             raise InputError("depths needs a model; a file of predictions has only one depth")
+        if windows:
+            raise InputError("windows needs a model; a file of predictions is scored as it is")
         from litebert.tasks.score import evaluate_file
         from litebert.tasks.sources import read_task
 
@@ -1171,7 +1249,15 @@ def evaluate(
     loaded = load(model, device=device)
     chosen = _depths(depths, loaded.num_layers)
     return loaded.evaluate(
-        data, task=task, text=text, label=label, kind=kind, split=split, depths=chosen, from_hub=from_hub
+        data,
+        task=task,
+        text=text,
+        label=label,
+        kind=kind,
+        split=split,
+        depths=chosen,
+        windows=windows,
+        from_hub=from_hub,
     )
 
 
@@ -1227,9 +1313,9 @@ def _evaluate_on_text(
     if "masked_lm" not in loaded.network.heads:
         raise InputError(f"{model} has no masked-LM head to score; name a pretrained model")
     check_vocabulary(loaded.tokenizer, read_tokenizer(store.tokenizer_folder, encoder.family), str(model), str(corpus))
-    if length is not None and length > encoder.max_positions:
+    if length is not None and length > encoder.input_limit(length):
         raise InputError(f"length is {length} but {model} has {encoder.max_positions} positions", parameter="length")
-    longest = length or min(512, encoder.max_positions)
+    longest = encoder.input_limit(length)
     chosen = _depths(depths, encoder.num_layers)
     with progress() as show:
         found = score_depths(loaded.network, store, chosen, longest, order, tokens or 0, where, show)

@@ -8,6 +8,7 @@ results come in the order of the texts.
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,7 +29,9 @@ from litebert.hub import hub_folder, is_hub_name
 from litebert.nn.config import EncoderConfig
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
+from litebert.planning.longest import SHORT
 from litebert.pooling import Pooling, SentenceSettings, pool, read_sentence_settings
+from litebert.pretraining.memory import longest_that_fits
 from litebert.runtime import is_exported
 from litebert.tasks.columns import Names
 from litebert.tasks.encoding import Inputs, token_batches
@@ -79,6 +82,7 @@ class Model(TextModel):
         self._sentence = sentence or SentenceSettings()
         self._engines = EngineCache()
         self._compiled = False
+        self._fits: int | None = None  # tokens of the longest text that there is memory for, once it was asked for
 
     def __repr__(self) -> str:
         config = self.config
@@ -230,6 +234,15 @@ class Model(TextModel):
         self._engines = EngineCache()
         return self
 
+    def _limit(self, max_length: int | None) -> int:
+        """As for every model; of one with many positions, by default no more than there is memory for."""
+        found = super()._limit(max_length)
+        if max_length is not None or found <= SHORT:
+            return found
+        if self._fits is None:
+            self._fits = longest_that_fits(self.config, "infer", self.device, "fp32", BATCH_TOKENS)
+        return min(found, self._fits)
+
     # Other models from this one
 
     def drop(
@@ -261,6 +274,26 @@ class Model(TextModel):
             dropped = drop_fixed(chosen, deepest, count)
         network = drop_layers(self.network, kept_of(deepest, dropped))
         return self._like(network, None)
+
+    def lengthened(
+        self,
+        to: int = 4096,
+        *,
+        attention: str = "local(256)+global",
+        positions: Literal["tiled", "interpolated"] = "tiled",
+    ) -> "Model":
+        """A new model with the same weights that reads texts of up to ``to`` tokens, with sparse attention.
+
+        It has seen no long text yet: train it (``litebert.lengthen`` with a corpus), or fine-tune it on long texts.
+        """
+        from litebert.pretraining.lengthen import lengthened
+
+        network = lengthened(self.network, to, attention, positions, self.name)
+        found = self._like(network, self.depth)
+        limit = self._sentence.max_length
+        found._sentence = replace(self._sentence, max_length=limit and to)
+        found.task = self.task and replace(self.task, length=to)
+        return found
 
     def at_depth(self, depth: int) -> "Model":
         """A model with the same weights that by default runs only its first ``depth`` layers."""

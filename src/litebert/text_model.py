@@ -8,16 +8,19 @@ number of threads can share a model.
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from litebert.errors import InputError
+from litebert.families.family import UNBOUNDED
 from litebert.fill import Guess, gap_places, guess_at
 from litebert.pooling import Pooling, SentenceSettings, pooling_named
 from litebert.tasks.examples import Item, ItemPrediction, Prediction, TaskSpec
-from litebert.tasks.kinds import KINDS, HeadScores, check_fits
+from litebert.tasks.kinds import KINDS, HeadScores, TaskKind, check_fits
+from litebert.tasks.kinds.base import mean_scores
 from litebert.terminal import ProgressBar
 from litebert.text.tokenizer import Encoded, Tokenizer
 
@@ -28,8 +31,8 @@ if TYPE_CHECKING:
 
 CHUNK = 16_384  # texts tokenised and encoded at a time
 ITEM_CHUNK = 4096
-UNBOUNDED = 512  # default maximum of tokens for models without one (XLNet); max_length can be higher
 Vectors = npt.NDArray[np.float32]
+WINDOWS = "windows reads all of them"
 Report = Callable[[int], None]  # takes the number of texts done
 
 log = logging.getLogger(__name__)
@@ -117,6 +120,7 @@ class TextModel(ABC):
         progress: bool | None = None,
         depth: int | None = None,
         max_length: int | None = None,
+        windows: bool = False,
         batch_tokens: int = 8192,
     ) -> Any:
         """One vector for a text, or an array (texts, width) for any iterable of texts, in float32.
@@ -124,9 +128,9 @@ class TextModel(ABC):
         ``pairs`` are second texts, one for each text. ``pooling`` is how token states become one vector: ``mean``,
         ``first`` (the [CLS] token) or ``pooler``. ``normalize`` scales vectors to length 1. The defaults of both are
         those in a sentence-transformers folder, otherwise ``mean`` and False. Texts longer than ``max_length`` tokens
-        (default: the model's maximum) are cut, and one warning reports how many. ``progress=None`` shows a bar on a
-        terminal or in a notebook if encoding takes longer than two seconds. A torch model reads about ``batch_tokens``
-        tokens at a time.
+        (default: the model's maximum) are cut, or with ``windows`` read in overlapping windows whose vectors are
+        averaged, and one message reports how many. ``progress=None`` shows a bar on a terminal or in a notebook if
+        encoding takes longer than two seconds. A torch model reads about ``batch_tokens`` tokens at a time.
         """
         rows, single = texts_of(texts, "texts")
         seconds = None if pairs is None else texts_of(pairs, "pairs")[0]
@@ -137,15 +141,18 @@ class TextModel(ABC):
         at = self._depth(depth)
         limit = self._limit(max_length)
         vectors = np.empty((len(rows), self.width), np.float32)
-        cut = 0
+        long = LongTexts(limit, "max_length", len(rows))
         with ProgressBar("encoding texts", len(rows), progress) as bar:
             for first in range(0, len(rows), CHUNK):
                 some = slice(first, first + CHUNK)
-                inputs, shortened = self._inputs(rows[some], None if seconds is None else seconds[some], limit)
-                cut += shortened
-                vectors[some] = self._vectors(inputs, way, at, batch_tokens, _after(first, bar.update))
-        if cut:
-            log.warning(f"{cut:,} of {len(rows):,} texts are longer than {limit} tokens and were cut (max_length)")
+                inputs = self._inputs(rows[some], None if seconds is None else seconds[some], limit, windows)
+                every = [one for parts in inputs for one in parts]
+                long.cut += sum(parts[0].cut for parts in inputs)
+                long.in_windows += sum(len(parts) > 1 for parts in inputs)
+                share = len(inputs) / max(len(every), 1)
+                found = self._vectors(every, way, at, batch_tokens, _after(first, bar.update, share))
+                vectors[some] = mean_scores(found, np.cumsum([0, *map(len, inputs)]))
+        long.report()
         if scaled:
             vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         if as_tensor:
@@ -163,6 +170,7 @@ class TextModel(ABC):
         *,
         depth: int | None = None,
         exits: bool | float = False,
+        windows: bool = False,
         progress: bool | None = None,
     ) -> Prediction: ...
 
@@ -174,6 +182,7 @@ class TextModel(ABC):
         *,
         depth: int | None = None,
         exits: bool | float = False,
+        windows: bool = False,
         progress: bool | None = None,
     ) -> list[Prediction]: ...
 
@@ -184,6 +193,7 @@ class TextModel(ABC):
         *,
         depth: int | None = None,
         exits: bool | float = False,
+        windows: bool = False,
         progress: bool | None = None,
     ) -> Prediction | list[Prediction]:
         """The predictions of a fine-tuned model: one ``Prediction`` for a text, a list for any iterable of texts.
@@ -195,12 +205,16 @@ class TextModel(ABC):
 
         With ``exits`` each text stops at the depth where its answer is clear: True for the rule that is stored with
         the model (``add_exits``), a confidence below 1, or the number of heads in a row that must agree.
+
+        Texts that are longer than the model reads are cut. With ``windows`` they are read in overlapping windows, and
+        the scores of these are averaged. One message reports how many texts were cut or read in windows.
         """
         spec = self.required_task("predict")
         items, single = items_of(texts, pairs, spec)
         with ProgressBar("predicting", len(items), progress) as bar:
-            found = self.predict_items(items, depth, bar.update, exits=exits)
+            found = self.predict_items(items, depth, bar.update, exits=exits, windows=windows)
             bar.update(len(items))
+        self.long_texts(found).report()
         kind = KINDS[spec.kind]
         shown = [kind.present(item, one, spec) for item, one in zip(items, found, strict=True)]
         return shown[0] if single else shown
@@ -212,15 +226,20 @@ class TextModel(ABC):
         report: Report = lambda _: None,
         *,
         exits: bool | float = False,
+        windows: bool = False,
     ) -> list[ItemPrediction]:
         """Predictions in the order of the items, for code that has items of a task rather than texts."""
         spec, tokenizer, at = self.required_task("predict"), self._tokenizer(), self._depth(depth)
         kind = KINDS[spec.kind]
+        if windows and not kind.in_windows:
+            raise InputError(
+                f"windows is for texts to label, not for {kind.described}; leave windows out", parameter="windows"
+            )
         found: list[ItemPrediction] = []
         chunk = max(1, len(items)) if kind.compares else self._item_chunk
         for first in range(0, len(items), chunk):
             some = items[first : first + chunk]
-            inputs = kind.encode(some, tokenizer, spec.encoding())
+            inputs = kind.encode(some, tokenizer, spec.encoding(windows=windows))
             found += self.predict_inputs(some, inputs, at, _after(first, report), exits=exits)
         return found
 
@@ -236,7 +255,15 @@ class TextModel(ABC):
         """``predict_items`` for items whose inputs are token ids already."""
         spec = self.required_task("predict")
         scores = self._head_scores(inputs, self._depth(depth), exits, lambda share: report(int(share * len(items))))
-        return KINDS[spec.kind].decode(items, inputs, scores, spec)
+        kind = KINDS[spec.kind]
+        return _with_lengths(kind.decode(items, inputs, scores, spec), inputs, kind)
+
+    def long_texts(self, found: Sequence[ItemPrediction] = ()) -> "LongTexts":
+        """A count of the texts among those predicted that were cut or read in windows."""
+        spec = self.required_task("predict")
+        count = LongTexts(spec.length, WINDOWS if KINDS[spec.kind].in_windows else "")
+        count.add(found)
+        return count
 
     def evaluate(
         self,
@@ -249,13 +276,15 @@ class TextModel(ABC):
         split: str | None = None,
         depth: int | None = None,
         depths: Sequence[int] = (),
+        windows: bool = False,
         from_hub: bool = False,
         progress: bool | None = None,
     ) -> "Evaluation":
         """The official metrics of the task on data: ``scores``, and ``per_label``, ``confusion``, ``hardest``.
 
         ``data`` is anything that ``finetune`` takes. ``text`` and ``label`` default to the columns of the training
-        data; ``task`` names a benchmark. ``depths`` are scored as well.
+        data; ``task`` names a benchmark. ``depths`` are scored as well. With ``windows`` long texts are read in
+        overlapping windows instead of being cut.
         """
         from litebert.tasks.score import evaluate_model, in_order_of
         from litebert.tasks.sources import read_task
@@ -279,12 +308,15 @@ class TextModel(ABC):
         def predict(items: Sequence[Item], at: int | None) -> list[ItemPrediction]:
             nonlocal count
             before, count = count, count + len(items)
-            found = self.predict_items(items, depth if at is None else at, _after(before, bar.update))
+            found = self.predict_items(items, depth if at is None else at, _after(before, bar.update), windows=windows)
             return in_order_of(found, spec.labels, read.labels)
 
         total = sum(len(items) for items in (*read.dev.values(), *read.test.values()))
         with ProgressBar("evaluating", (1 + len(depths)) * total, progress) as bar:
-            return evaluate_model(read, self.name, predict, split=split, depths=depths, seen=spec.seen)
+            result = evaluate_model(read, self.name, predict, split=split, depths=depths, seen=spec.seen)
+        long = replace(self.long_texts(), count=result.whole.count, cut=result.cut, in_windows=result.in_windows)
+        long.report()
+        return result
 
     @overload
     def fill(  # type: ignore[overload-overlap]
@@ -346,7 +378,7 @@ class TextModel(ABC):
             if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
                 raise InputError(f"pairs[{index}] is {pair!r:.80} but must be two texts, such as ('First.', 'Second.')")
         firsts, seconds = [first for first, _ in pairs], [second for _, second in pairs]
-        inputs, _ = self._inputs([*firsts, *seconds], [*seconds, *firsts], self._limit(None))
+        inputs = [one for [one] in self._inputs([*firsts, *seconds], [*seconds, *firsts], self._limit(None))]
         both = list(zip(inputs[: len(pairs)], inputs[len(pairs) :], strict=True))
         return self.order_inputs(both, depth=depth)
 
@@ -370,18 +402,20 @@ class TextModel(ABC):
             raise InputError(f"max_length is {max_length} but the model has {self.max_positions} positions")
         return max_length
 
-    def _inputs(self, texts: Sequence[str], pairs: Sequence[str] | None, limit: int) -> tuple[list[Encoded], int]:
-        """The inputs of texts, and how many of them were cut."""
+    def _inputs(
+        self, texts: Sequence[str], pairs: Sequence[str] | None, limit: int, windows: bool = False
+    ) -> list[list[Encoded]]:
+        """The inputs of each text: one, or with ``windows`` as many as it takes."""
         tokenizer = self._tokenizer()
         if self._sentence.lower_case:
             texts = [text.lower() for text in texts]
             pairs = None if pairs is None else [text.lower() for text in pairs]
         ids = tokenizer.ids_batch([*texts, *(pairs or ())])
         seconds: Sequence[list[int] | None] = [None] * len(texts) if pairs is None else ids[len(texts) :]
-        special = len(tokenizer.lay_out([], None if pairs is None else []).ids)
-        both = list(zip(ids[: len(texts)], seconds, strict=True))
-        cut = sum(len(first) + len(second or ()) + special > limit for first, second in both)
-        return [tokenizer.lay_out(first, second, limit) for first, second in both], cut
+        both = zip(ids[: len(texts)], seconds, strict=True)
+        if windows:
+            return [tokenizer.lay_out_windows(first, second, limit) for first, second in both]
+        return [[tokenizer.lay_out(first, second, limit)] for first, second in both]
 
     def _depth(self, depth: int | None) -> int | None:
         """The depth of a call: the one it names, else the model's own."""
@@ -409,9 +443,45 @@ class TextModel(ABC):
         return self.tokenizer
 
 
-def _after(before: int, report: Report) -> Report:
-    """Reports what is done of a part as what is done of the whole."""
-    return lambda done: report(before + done)
+@dataclass
+class LongTexts:
+    """How many of some texts are longer than a limit, and what was done about them."""
+
+    limit: int
+    remedy: str = ""  # the option that would have kept texts from being cut
+    count: int = 0
+    cut: int = 0
+    in_windows: int = 0
+
+    def add(self, found: Sequence[ItemPrediction]) -> None:
+        """Count the texts of these predictions."""
+        self.count += len(found)
+        self.cut += sum(one.cut for one in found)
+        self.in_windows += sum(one.windows > 1 for one in found)
+
+    def report(self) -> None:
+        """Log a sentence, if there are any."""
+        cut = f"cut ({self.remedy})" if self.remedy else "cut"
+        for number, done in ((self.cut, cut), (self.in_windows, "read in windows")):
+            if number:
+                log.warning(f"{number:,} of {self.count:,} texts are longer than {self.limit} tokens and were {done}")
+
+
+def _with_lengths(found: Sequence[ItemPrediction], inputs: "Inputs", kind: TaskKind) -> list[ItemPrediction]:
+    """Predictions that say which texts were cut, and how many windows others were read in."""
+    if len(inputs.cut) != len(inputs) or not len(found):
+        return list(found)
+    bounds = inputs.of_items(len(found))
+    sizes = np.diff(bounds) if kind.in_windows else np.ones(len(found), np.int64)
+    cut, marked = np.logical_or.reduceat(inputs.cut, bounds[:-1]), list(found)
+    for number in np.flatnonzero(cut | (sizes > 1)):
+        marked[number] = replace(marked[number], cut=bool(cut[number]), windows=int(sizes[number]))
+    return marked
+
+
+def _after(before: int, report: Report, share: float = 1.0) -> Report:
+    """Reports what is done of a part, each counting for a share of a text, as what is done of the whole."""
+    return lambda done: report(before + int(share * done))
 
 
 def items_of(texts: Any, pairs: Any, spec: TaskSpec) -> tuple[list[Item], bool]:

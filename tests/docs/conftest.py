@@ -122,6 +122,8 @@ def smaller_block(text: str) -> str:
     text = text.replace("65_536", "1024").replace("length=512", "length=64").replace("(3, 1000", "(3, 1")
     text = re.sub(r'(finetune\(.*?)budget="\w+"', r'\1settings={"steps": 2, "scores": 1}', text)
     text = re.sub(r"(finetune\(.*?)epochs=\d+", r'\1settings={"steps": 2, "scores": 1}', text)
+    text = text.replace("to=4096", "to=256")
+    text = re.sub(r'(lengthen\(.*?)budget="\w+"', r'\1steps=2, settings={"batches.tokens": 512}', text)
     return re.sub(r'(pretrain\(.*?)budget="\w+"', r'\1steps=2, settings={"batches.tokens": 1024}', text)
 
 
@@ -135,6 +137,9 @@ def smaller_command(words: list[str]) -> list[str]:
             rest += ["--seeds", "1"] if "--seeds" in words or command == "compare" else []
         if command == "shrink" and "--tolerance" in rest:
             rest = [*rest, "--strategy", "top", "--seeds", "1"]
+    if command == "lengthen":
+        rest = [*without(rest, "--to", "--attention", "--budget"), "--to", "256", "--attention", "local(32)+global"]
+        rest += ["--steps", "2", "batches.tokens=512"] if "--corpus" in rest else []
     if command == "leaks":
         rest = [*without(rest, "--length"), "--length", "32"]
     if command == "plan":

@@ -81,7 +81,7 @@ def test_ls_fits_the_window_of_a_person(monkeypatch, capsys):
 
 def test_recipes_are_listed_and_shown_resolved(litebert):
     names = [line.split()[0] for line in litebert("ls")[1].splitlines()]
-    assert names[-2:] == ["budget", "paper"]
+    assert names[-3:] == ["budget", "lengthen", "paper"]
     paper = yaml.safe_load(litebert("show", "paper", "mask_rate=0.2")[1])
     optimiser = paper["optimiser"]
     assert (optimiser["name"], paper["batches"]["lengths"], paper["mask_rate"]) == ("lamb", [[0.0, 512]], 0.2)

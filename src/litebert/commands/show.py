@@ -103,6 +103,14 @@ def show_pretrain(run: "Run") -> None:
     end_rank(stopped)
 
 
+def show_lengthened(run: "Run") -> None:
+    """Where a lengthened model is, and how it was trained."""
+    if run.details is not None:
+        show_pretrain(run)
+        return
+    typer.echo(f"the model is in {run.folder / 'model'}; no long text has trained it yet (name a store as --corpus)")
+
+
 def show_distill(run: "Run") -> None:
     """How a distillation ended and how close the student is to its teacher."""
     _show_end(run, run.details.sentences() if run.details else (), what="student")

@@ -4,7 +4,6 @@ import csv
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
@@ -162,6 +161,7 @@ def predict(
     ] = None,
     depth: Annotated[int | None, Param("Use only this many layers.", low=1)] = None,
     exits: Annotated[bool, Param("Exit early by the rule stored with the model (`litebert exits`).")] = False,
+    windows: Annotated[bool, Param("Read long texts in overlapping windows instead of cutting them.")] = False,
     device: OnDevice = "auto",
 ) -> None:
     """Predict labels and probabilities: one row per text, in the order of the texts."""
@@ -178,13 +178,20 @@ def predict(
 
     loaded = load(model, device=device, depth=depth)
     spec = loaded.required_task("predict")
-    predict_items = partial(loaded.predict_items, exits=exits)
+    long = loaded.long_texts()
+
+    def predict_items(some: "list[Item]", report: "Callable[[int], None]" = lambda _: None) -> "list[ItemPrediction]":
+        found = loaded.predict_items(some, report=report, exits=exits, windows=windows)
+        long.add(found)
+        return found
+
     if source is None:
         prompt_for_texts()
     items = read_inputs(source, spec, text=text)
     if output is None:
         if not _write(sys.stdout, items, predict_items, spec, chosen):
             typer.echo(f"nothing was predicted: {source or 'standard input'} holds no texts", err=True)
+        long.report()
         return
     count = 0
     with new_file(output) as handle, progress() as show:
@@ -197,6 +204,7 @@ def predict(
 
         _write(handle, items, predict_some, spec, chosen)
     typer.echo(f"wrote {count:,} predictions to {output}", err=True)
+    long.report()
 
 
 def _write(
@@ -221,6 +229,10 @@ def _write(
             if form == "jsonl":
                 row: dict[str, Any] = {"key": found.key, "label": label}
                 shares = [round(share, 6) for share in found.probabilities]
+                if found.cut:
+                    row["cut"] = True
+                if found.windows > 1:
+                    row["windows"] = found.windows
                 if shares:
                     row["probabilities"] = dict(zip(names, shares, strict=False)) if names else shares
                 handle.write(json.dumps(row, ensure_ascii=False) + "\n")

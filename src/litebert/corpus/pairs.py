@@ -38,6 +38,7 @@ class PairRules(NamedTuple):
 
     body: int  # maximum tokens of text in an input
     order: int  # NONE, SOP or NSP
+    min_document: int  # tokens; shorter documents are left out
     keep_edges: bool  # under sop, inputs that begin in the first length of a document, and its last, get no label
 
 
@@ -179,16 +180,17 @@ def cut_documents(text: Any, rules: Any, key: Any, inputs: Any, count: Any) -> A
     """Write the inputs of a slice (``SliceBounds``) behind the first ``count``; returns how many there are then."""
     begin, document = text.begin, text.document
     while begin < text.end:
-        stop = min(np.int64(text.documents[document + 1]), text.end)
-        if stop > begin:
+        first, last = np.int64(text.documents[document]), np.int64(text.documents[document + 1])
+        stop = min(last, text.end)
+        size = np.int64(text.sentences[last]) - np.int64(text.sentences[first])
+        if stop > begin and size >= rules.min_document:
             stream = open_stream(key, text.sentences_before + begin)
             units = _cut_sentences(text, begin, stop, rules.body)
             groups = _group(stream, units, rules)
             if rules.order != NONE:
                 _pair_singles(units, groups, rules.body)
             apart = rules.keep_edges and rules.order == SOP
-            opens = apart and begin == np.int64(text.documents[document])
-            ends = apart and stop == np.int64(text.documents[document + 1])
+            opens, ends = apart and begin == first, apart and stop == last
             for first, size in groups:
                 opening = opens and units[first, 0] - units[0, 0] < rules.body
                 order = NONE if opening or (ends and first + size == len(units)) else rules.order

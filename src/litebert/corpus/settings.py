@@ -49,6 +49,7 @@ class BatchSettings:
     fixed: bool = False  # pad every array to one shape, for compiled training
     max_sequences: int | None = None  # with fixed: maximum sequences of a batch; default: derived from the text
     window: int = WINDOW_TOKENS  # tokens of text that inputs are shuffled and packed within
+    min_document: int = 0  # tokens of a document; shorter ones are left out
 
     def __post_init__(self) -> None:
         if self.order not in get_args(Order):
@@ -63,5 +64,7 @@ class BatchSettings:
             raise InputError(f"budget is {self.budget} but a batch must hold an input of {self.length} tokens")
         if not 0 < self.rate < 1:
             raise InputError(f"rate is {self.rate} but must lie between 0 and 1, such as 0.15")
+        if self.min_document < 0:
+            raise InputError(f"min_document is {self.min_document} but must be 0 or more")
         if self.window < 1:
             raise InputError(f"window is {self.window} but must be 1 token or more")

@@ -183,7 +183,10 @@ class Planner:
         self._top_up = top_up
         order = ORDER_CODES[settings.order]
         self._rules = PairRules(
-            body=body_size(settings.length, order), order=order, keep_edges=settings.edges == "masking"
+            body=body_size(settings.length, order),
+            order=order,
+            min_document=settings.min_document,
+            keep_edges=settings.edges == "masking",
         )
         sizes = [(shard.num_sentences, shard.num_documents) for shard in shards]
         self._before = np.cumsum([(0, 0), *sizes], axis=0)  # sentences and documents before each shard
@@ -245,19 +248,26 @@ class Planner:
             if settings.max_sequences < minimum:
                 raise InputError(f"max_sequences is {settings.max_sequences} but must be {minimum} or more")
             return settings.max_sequences
-        mean = row_sizes(self.cut(0, self.windows(0).rows(0))).mean()
+        sizes = row_sizes(self.cut(0, self.windows(0).rows(0)))
+        mean = sizes.mean() if len(sizes) else float(settings.length)
         return -(-(int(1.5 * settings.budget / mean) + minimum) // 32) * 32
 
     def require_one_batch(self) -> None:
         """Raise an error where the corpus does not fill a single batch."""
         budget = self.settings.budget
-        if len(self.slices) > budget:
+        if len(self.slices) > budget and not self.settings.min_document:
             return
         found = 0
         for rows in np.array_split(self.slices, len(self.slices)):
             found += int(row_sizes(self.cut(0, rows)).sum())
             if found >= budget:
                 return
+        if self.settings.min_document:
+            raise TooLittleTextError(
+                f"the documents of {self.settings.min_document:,} tokens or more are too few for one batch: they have "
+                f"{found:,} tokens in all and the budget is {budget:,}; add long documents, or choose a smaller "
+                "min_document"
+            )
         raise TooLittleTextError(
             f"the corpus is too small for one batch: its inputs have {found:,} tokens in all and the budget is "
             f"{budget:,}; choose a smaller budget or add text"

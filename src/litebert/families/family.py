@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 Role = Literal["pad", "unk", "cls", "sep", "mask", "bos", "eos"]
+UNBOUNDED = 512  # default maximum of tokens for models without one (XLNet); a caller can name more
 ROLES: tuple[Role, ...] = ("pad", "unk", "cls", "sep", "mask", "bos", "eos")
 
 # How a tensor of ours is kept by theirs: as it is; queries, keys and values apart; XLNet's (H, A, D) tensors for

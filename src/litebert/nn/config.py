@@ -11,6 +11,7 @@ from typing import Any, Literal
 from litebert.config import build, parse_overrides, preset_names, read_preset
 from litebert.errors import InputError, nearest
 from litebert.families import FAMILIES
+from litebert.families.family import UNBOUNDED
 from litebert.nn.attention_pattern import Pattern, patterns_of
 
 Share = Literal["all", "attention", "ffn", "none"]
@@ -112,6 +113,12 @@ class EncoderConfig:
         if self.embedding_projection is None:
             return self.embedding_width != self.width
         return self.embedding_projection
+
+    def input_limit(self, asked: int | None = None) -> int:
+        """The most tokens of an input, at most ``asked``: those with a position, or 512 where there is no limit."""
+        if self.positions == "relative":
+            return asked or UNBOUNDED
+        return min(asked or self.max_positions, self.max_positions)
 
     @property
     def patterns(self) -> tuple[Pattern, ...]:

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from litebert.errors import InputError
+from litebert.families.family import UNBOUNDED
 from litebert.pages.characters import character_sets
 from litebert.pooling import SentenceSettings, read_sentence_settings
 from litebert.runtime import MODEL, read_description, read_task
 from litebert.tasks.examples import TaskSpec
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.tokenizer_files import read_tokenizer
-from litebert.text_model import UNBOUNDED
 
 # The steps of a tokenizer that assets/text_steps.js knows.
 STEPS = {

@@ -13,6 +13,7 @@ from litebert.parameters import parse_duration
 from litebert.planning.arithmetic import PURPOSES, Purpose
 from litebert.planning.count import Memory, Parameters, count_parameters, record_step
 from litebert.planning.devices import Device, find_device
+from litebert.planning.longest import longest_in
 from litebert.planning.nodes import GRADIENT_BYTES, PAPER_BATCH, PAPER_STEPS, Links, PaperRun
 from litebert.planning.step import Measured, Optimiser, StepSettings
 from litebert.planning.step import measure as measure_steps
@@ -64,6 +65,7 @@ class Plan:
     parameters: Parameters
     flops_per_token: Mapping[Purpose, float]
     memory: Mapping[Purpose, Memory]
+    longest: Mapping[Purpose, int]  # tokens of the longest text that fits, at most the positions of the model
     largest_tokens: int  # the largest batch that fits, in whole sequences; 0 where not even one does
     speed: Speed
     budget: Budget | None
@@ -167,6 +169,7 @@ def make_plan(
         parameters=parameters,
         flops_per_token=flops,
         memory={each: record.memory(tokens) for each, record in records.items()},
+        longest={each: longest_in(config, step.for_purpose(each), found.usable_bytes) for each in PURPOSES},
         largest_tokens=records[purpose].largest_tokens(found.usable_bytes),
         speed=Speed(
             tokens_per_second=rate,

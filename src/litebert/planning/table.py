@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from litebert.parameters import format_duration
 from litebert.planning.devices import GIB
+from litebert.planning.longest import SHORT
 from litebert.planning.nodes import Links, PaperRun
 from litebert.planning.plan import PAPER_TOKENS, Plan
 
@@ -76,6 +77,8 @@ def _rows(plan: Plan) -> list[dict[str, str]]:
         time["  predicted / measured"] = f"{peak.total / plan.measured.memory_bytes:.2f}"
     time["fits"] = "yes" if plan.fits else "NO"
     time["largest batch that fits, tokens"] = f"{plan.largest_tokens:,}"
+    time["longest text that fits, tokens: inference"] = f"{plan.longest['infer']:,}"
+    time["  fine-tuning"] = f"{plan.longest['finetune']:,}"
     time["tokens/s" + (" (measured)" if plan.measured else "")] = f"{speed.tokens_per_second:,.0f}"
     time["  share of the device's rate"] = f"{speed.share_of_device:.0%}"
     if plan.budget:
@@ -136,6 +139,9 @@ def sentence(plan: Plan) -> str:
         steps = f" in {plan.budget.steps:,} steps" if step.trains else ""
         epochs = f", {plan.budget.epochs:.3g} epochs" if plan.budget.epochs is not None else ""
         text += f"; {format_duration(plan.budget.seconds)} see {large_number(plan.budget.tokens)} tokens{steps}{epochs}"
+    if plan.longest["infer"] > SHORT:
+        longest = plan.longest
+        text += f"; it can read texts of {longest['infer']:,} tokens and learn from {longest['finetune']:,}"
     if step.purpose == "pretrain":
         text += f"; the paper's full run ({large_number(PAPER_TOKENS)} tokens) would take "
         text += format_duration(plan.speed.paper_run_seconds)
@@ -188,6 +194,7 @@ def as_plain(plan: Plan) -> dict[str, Any]:
         "device": {**dataclasses.asdict(plan.device), "usable_bytes": plan.device.usable_bytes},
         "fits": plan.fits,
         "largest_tokens": plan.largest_tokens,
+        "longest_text": dict(plan.longest),
         **speed,
         "budget": dataclasses.asdict(plan.budget) if plan.budget else None,
         "paper_run_seconds": paper_run_seconds if purpose == "pretrain" else None,

@@ -4,6 +4,7 @@ So the figures of two runs compare, and with those that other people report, how
 masked plainly unless the recipe's ``eval_masking`` says otherwise.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -30,6 +31,8 @@ ORDERS: tuple[Order, ...] = ("sop", "nsp")  # what can be asked of a pair: which
 MAX_TOKENS = {"cpu": 1 << 16, "cuda": 1 << 20}  # of held-out text
 BATCH_TOKENS = 4096
 MIN_BATCHES = 16  # where the text is enough: a spread is taken over them
+
+log = logging.getLogger(__name__)
 
 # Sums by kind: "mlm" and, for each order that pairs were made by, "sop" and "nsp"; of each batch (loss, right, items).
 # Those of fewer than all layers have names such as "depth_3_mlm".
@@ -59,7 +62,11 @@ def held_out_scores(
     sources = {}
     for length in {length for _, length in recipe.batches.lengths}:
         plain = batch_settings(recipe, train, length)
-        sources[length] = Batches(store, "held_out", replace(plain, rate=HELD_OUT_RATE, masking=recipe.eval_masking))
+        plain = replace(plain, rate=HELD_OUT_RATE, masking=recipe.eval_masking)
+        sources[length] = Batches(store, "held_out", plain)
+        if plain.min_document and not sources[length].len(0):
+            log.warning("no held-out document has %d tokens; scored on shorter ones, too", plain.min_document)
+            sources[length] = Batches(store, "held_out", replace(plain, min_document=0))
     others = quarters(layers) if recipe.elastic else ()
 
     def evaluate(sums: SumsOf, objective: Objective) -> Mapping[str, float]:

@@ -4,8 +4,10 @@ Initial values are values only: the architecture stays as it is.
 """
 
 import math
+from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from litebert.corpus.store import Store, log_frequencies
@@ -14,6 +16,9 @@ from litebert.nn.blocks import AttentionBlock, FeedForwardBlock
 from litebert.nn.network import Network
 from litebert.pretraining.recipe import Recipe
 from litebert.text.tokenizer import Tokenizer
+
+Stretch = Literal["tiled", "interpolated"]
+POSITIONS = "encoder.embeddings.position.weight"
 
 
 @torch.no_grad()
@@ -73,9 +78,26 @@ def check_vocabulary(theirs: Tokenizer | None, ours: Tokenizer, source: str, cor
         )
 
 
+def stretched(table: Tensor, rows: int, how: Stretch, offset: int = 0) -> Tensor:
+    """A position table (P, E) with more rows: repeated, or with new ones between the old ones.
+
+    The first ``offset`` rows are of no position and stay as they are.
+    """
+    unused, known = table[:offset], table[offset:]
+    wanted = rows - offset
+    if how == "tiled":
+        return torch.cat([unused, known[torch.arange(wanted, device=table.device) % len(known)]])
+    # The first position stays the first, the last the last.
+    between = F.interpolate(known.T[None].float(), size=wanted, mode="linear", align_corners=True)[0].T
+    return torch.cat([unused, between.to(table.dtype)])
+
+
 @torch.no_grad()
-def warm_start(network: Network, source: Network) -> str:
-    """Copy what fits, unshared blocks from the same relative depth; gives a sentence on what was copied."""
+def warm_start(network: Network, source: Network, positions: Stretch = "tiled") -> str:
+    """Copy what fits, unshared blocks from the same relative depth; gives a sentence on what was copied.
+
+    Where the network reads longer texts than its source, ``positions`` is how those of the source are stretched.
+    """
     theirs = source.state_dict()
     depths, source_depths = network.config.encoder.num_layers, source.config.encoder.num_layers
     copied = left = 0
@@ -89,10 +111,12 @@ def warm_start(network: Network, source: Network) -> str:
         if other is None:
             left += 1
             continue
+        if name == POSITIONS and len(other) < len(tensor) and other.shape[1:] == tensor.shape[1:]:
+            other = stretched(other, len(tensor), positions, network.config.encoder.position_offset)
         if other.shape != tensor.shape:
             raise InputError(
                 f"cannot start from that model: its {'.'.join(parts)} has shape {tuple(other.shape)}, here it is "
-                f"{tuple(tensor.shape)}; only the depth and the sharing may differ"
+                f"{tuple(tensor.shape)}; only the depth, the sharing and more positions may differ"
             )
         tensor.copy_(other)
         copied += 1

@@ -1,4 +1,7 @@
-"""Whether a run fits into memory, checked before it begins; if not, the largest micro-batch that does."""
+"""Whether a run fits into memory, checked before it begins; if not, the largest micro-batch that does.
+
+And the longest text that there is memory for now.
+"""
 
 import os
 from dataclasses import replace
@@ -9,13 +12,15 @@ import torch
 from litebert.errors import InputError
 from litebert.nn.attention import has_flash
 from litebert.nn.config import EncoderConfig
+from litebert.planning.arithmetic import Purpose
 from litebert.planning.count import RUNTIME_BYTES, count_parameters, record_step
 from litebert.planning.devices import USABLE_SHARE, Kind
+from litebert.planning.longest import SHORT, longest_in
 from litebert.planning.step import StepSettings
 from litebert.planning.table import gib
 from litebert.pretraining.recipe import Recipe, generator_layers
 from litebert.train.parallel import Ranks
-from litebert.train.settings import TrainSettings
+from litebert.train.settings import Precision, TrainSettings
 
 AVERAGE_BYTES = 4  # of a parameter in an average of the weights
 
@@ -67,6 +72,21 @@ def largest_micro_tokens(train: TrainSettings, length: int, world: int, most: in
         if not rest and micro <= most and all(tokens % (micro * world) == 0 for tokens in batches):
             return micro if micro >= length else 0
     return 0
+
+
+def longest_that_fits(
+    config: EncoderConfig, purpose: Purpose, device: torch.device, precision: Precision, pass_tokens: int
+) -> int:
+    """Tokens of the longest input for which there is free memory, in passes of ``pass_tokens``."""
+    limit = config.input_limit()
+    free = available_memory(device)
+    if free is None or limit <= SHORT:
+        return limit
+    kind: Kind = "cuda" if device.type == "cuda" else "cpu"
+    step = StepSettings(
+        purpose=purpose, kind=kind, length=limit, precision=precision, flash=kind == "cuda" and has_flash()
+    )
+    return longest_in(config, step, USABLE_SHARE[kind] * (free + RUNTIME_BYTES[kind]), pass_tokens)
 
 
 def available_memory(device: torch.device) -> float | None:

@@ -75,6 +75,7 @@ def batch_settings(recipe: Recipe, train: TrainSettings, length: int) -> BatchSe
         budget=train.micro_tokens,
         order=recipe.order,
         edges=recipe.edges,
+        min_document=recipe.batches.min_document,
         masking=recipe.masking,
         rate=recipe.highest_mask_rate,
         seed=train.seed,

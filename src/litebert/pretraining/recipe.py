@@ -21,6 +21,7 @@ class BatchPlan:
     lengths: tuple[tuple[float, int], ...] = ((0.0, 512),)
     parts: tuple[float, ...] = ()  # of the run for each store, where there are several; empty: the same for all
     micro_tokens: int = 0  # of one forward pass; 0: what suits the device
+    min_document: int = 0  # tokens of a document; shorter ones are left out
     min_steps: int = 0  # that a budget must hold: batches are halved until it does; 0: any
     max_steps: int = 0  # that a budget may hold: batches are doubled until it does not hold more; 0: any
 
@@ -28,6 +29,7 @@ class BatchPlan:
         for name, stages in (("batches.lengths", self.lengths), ("batches.tokens", self.tokens)):
             check_stages(name, stages)
             require(min(value for _, value in stages) > 0, name, stages, "above 0")
+        require(self.min_document >= 0, "batches.min_document", self.min_document, "0 or more, such as 512")
         require(min(self.parts, default=1.0) > 0, "batches.parts", self.parts, "shares above 0, such as [0.5,0.3,0.2]")
 
 

@@ -22,7 +22,7 @@ from litebert.parameters import parse_duration, parse_period
 from litebert.planning.devices import product_rate
 from litebert.pretraining.fitting import as_recorded, describe_changes, fitted, recipe_for_warm_start
 from litebert.pretraining.held_out import held_out_scores
-from litebert.pretraining.initial import check_vocabulary, set_initial_values, warm_start
+from litebert.pretraining.initial import Stretch, check_vocabulary, set_initial_values, warm_start
 from litebert.pretraining.memory import check_memory
 from litebert.pretraining.parts import PARTS_FOLDER, open_text, write_note
 from litebert.pretraining.recipe import RECIPE_FIELDS, Recipe, is_recipe_word, read_recipe, with_suitable_growth
@@ -70,6 +70,8 @@ class PretrainSettings:
     fit_to: Bound | None = None  # the time that the recipe is fitted to where that is not the bound: in a dry run
     overrides: tuple[str, ...] = ()  # of the model
     source: str | None = None  # a model to start from
+    encoder: EncoderConfig | None = None  # the model's shape where it is not that of ``preset``
+    positions: Stretch = "tiled"  # how the positions of ``source`` are stretched where it has fewer
     seed: int = 0
     resume: bool = False
     device: str = "cpu"
@@ -226,7 +228,7 @@ def _network(
     torch.manual_seed(settings.seed)
     network = Network(config).to(ranks.device)
     if source:
-        copied = warm_start(network, source.network)
+        copied = warm_start(network, source.network, settings.positions)
         if ranks.first:
             log.info("%s", copied)
     else:
@@ -249,7 +251,7 @@ def _recipe(settings: PretrainSettings, encoder: EncoderConfig, peak: float, tra
 def network_config(settings: PretrainSettings, store: Store) -> NetworkConfig:
     """The network for a preset, a recipe and the store's vocabulary."""
     words = (*settings.recipe.model, *settings.overrides)
-    encoder = preset_config(settings.preset, (f"vocab_size={store.vocab_size}", *words))
+    encoder = settings.encoder or preset_config(settings.preset, (f"vocab_size={store.vocab_size}", *words))
     if encoder.positions != "absolute":
         raise InputError(f"{settings.preset} is a permutation language model; pretrain an albert or bert preset")
     if encoder.vocab_size != store.vocab_size:
@@ -275,6 +277,7 @@ def train_settings(settings: PretrainSettings, ranks: Ranks, precision: Precisio
     micro = settings.micro_tokens or recipe.batches.micro_tokens
     if not micro:
         micro = min(65_536 if device.type == "cuda" else 4_096, smallest // ranks.world)
+        micro = max(micro, max(length for _, length in recipe.batches.lengths))
     for _, tokens in recipe.batches.tokens:
         if tokens % (micro * ranks.world):
             raise InputError(
@@ -392,18 +395,19 @@ def settings_from(
     device: str = "auto",
     precision: str | None = None,
     save_every: str = "5m",
+    encoder: EncoderConfig | None = None,
 ) -> PretrainSettings:
     """Settings, checked; fields of the recipe and of the model may stand side by side among ``words``.
 
-    Without a bound the recipe's own number of steps counts.
+    Without a bound the recipe's own number of steps counts. An ``encoder`` is the shape of a model that is no preset.
     """
-    _check_words(preset, words)
+    _check_words(None if encoder else preset, words)
     for_recipe = [word for word in words if is_recipe_word(word)]
     chosen = read_recipe(recipe, for_recipe)
     fixed = frozenset(current_name(Recipe, word.partition("=")[0]) for word in for_recipe)
     if chosen.growth.depths and "growth.depths" not in fixed:
         others = [word for word in words if word not in for_recipe]
-        chosen = with_suitable_growth(chosen, preset_config(preset, (*chosen.model, *others)))
+        chosen = with_suitable_growth(chosen, encoder or preset_config(preset, (*chosen.model, *others)))
     if precision not in (None, *get_args(Precision)):
         raise InputError(f"precision is '{precision}' but must be bf16, fp16 or fp32", parameter="precision")
     return PretrainSettings(
@@ -413,6 +417,7 @@ def settings_from(
         recipe=chosen,
         bound=bound or Bound(steps=chosen.steps),
         fixed=fixed,
+        encoder=encoder,
         overrides=tuple(word for word in words if word not in for_recipe),
         device=usable_device(device),
         precision=cast(Precision | None, precision),
@@ -432,9 +437,9 @@ def bound_from(
     return Bound(steps=steps, tokens=whole, seconds=seconds, flops=flops)
 
 
-def _check_words(preset: str, words: Sequence[str]) -> None:
+def _check_words(preset: str | None, words: Sequence[str]) -> None:
     """A folder in place of a preset, and a field that neither the model nor the recipe has."""
-    if Path(preset).is_dir() and preset not in preset_names("models"):
+    if preset is not None and Path(preset).is_dir() and preset not in preset_names("models"):
         raise InputError(f"{preset} is a folder; name a preset such as albert-small, and what to start with as --from")
     known = RECIPE_FIELDS | {field.name for field in dataclasses.fields(EncoderConfig) if field.init}
     for name in parse_overrides(words):

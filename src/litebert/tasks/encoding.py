@@ -33,6 +33,10 @@ def _no_integers() -> Integers:
     return np.empty(0, np.int64)
 
 
+def _none_cut() -> npt.NDArray[np.bool_]:
+    return np.empty(0, np.bool_)
+
+
 def _no_numbers() -> Numbers:
     return np.empty(0, np.float32)
 
@@ -46,6 +50,7 @@ class Inputs:
     starts: Integers  # (R + 1)
     items: Integers  # (R) the number of the item that each input is of, rising
     characters: Small  # (T, 2) where a token of a passage begins and ends in it; empty where nobody asks for it
+    cut: npt.NDArray[np.bool_] = field(default_factory=_none_cut)  # (R) whether texts were cut; empty: not known
 
     def __len__(self) -> int:
         return len(self.items)
@@ -78,11 +83,13 @@ class Inputs:
             np.concatenate([self.starts, self.starts[-1] + others.starts[1:]]),
             np.concatenate([self.items, numbers[others.items]]),
             np.concatenate([self.characters, others.characters]),
+            np.concatenate([self.cut, others.cut]),
         )
         tokens = both.tokens_of(rows)
         characters = both.characters[tokens] if len(both.characters) else both.characters
         starts = np.concatenate([[0], np.cumsum(both.lengths[rows])])
-        return Inputs(both.ids[tokens], both.segments[tokens], starts, owners[order], characters)
+        cut = both.cut[rows] if len(both.cut) == len(both) else _none_cut()
+        return Inputs(both.ids[tokens], both.segments[tokens], starts, owners[order], characters, cut)
 
 
 @dataclass(frozen=True)

@@ -142,6 +142,8 @@ class ItemPrediction:
     probabilities: tuple[float, ...] = ()
     start: int | None = None  # of a span, in characters of the passage
     end: int | None = None
+    cut: bool = False  # whether its text was longer than the model reads
+    windows: int = 1  # inputs that its text was read in
     rank: int | None = None  # of the second text of a pair, from 1, among those of all pairs, by nearness to the first
 
 
@@ -167,6 +169,7 @@ class EncodingSettings:
 
     length: int = 128
     stride: int = 128  # tokens from the start of one window to that of the next
+    windows: bool = False  # read a text or pair that is longer in several inputs, instead of cutting it
     question: int = 64  # the most tokens of a question that is asked about windows
 
     def __post_init__(self) -> None:
@@ -194,9 +197,9 @@ class TaskSpec:
     pairs: bool = False  # whether an input is two texts
     seen: tuple[str, ...] = ()  # fingerprints of some training rows, to warn when they are scored
 
-    def encoding(self) -> EncodingSettings:
-        """How inputs were cut in training."""
-        return EncodingSettings(length=self.length, stride=self.stride)
+    def encoding(self, *, windows: bool = False) -> EncodingSettings:
+        """How inputs were cut in training, or with ``windows`` divided instead."""
+        return EncodingSettings(length=self.length, stride=self.stride, windows=windows)
 
     def text_of_file(self) -> str:
         """The file as it is written."""

@@ -306,8 +306,7 @@ class _Attempt:
     def _kind_files(self) -> dict[str, str]:
         """What the model folder of this kind of task has beside its task."""
         encoder = self.network.config.encoder
-        longest = min(512, encoder.max_positions) if encoder.positions == "absolute" else 512
-        return KINDS[self.prepared.data.kind].model_files(encoder.width, longest)
+        return KINDS[self.prepared.data.kind].model_files(encoder.width, encoder.input_limit())
 
 
 def _current_facts(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -149,5 +149,5 @@ def spec_of_heads(config: NetworkConfig) -> TaskSpec | None:
     if not kinds:
         return None
     kind = next((kind for kind in kinds if kind.problem and kind.problem == heads.problem), kinds[0])
-    length = min(512, config.encoder.max_positions) if config.encoder.positions == "absolute" else 512
-    return TaskSpec(kind=kind.name, labels=heads.labels, length=length, has_null=heads.answerable)
+    limit = config.encoder.input_limit()
+    return TaskSpec(kind=kind.name, labels=heads.labels, length=limit, has_null=heads.answerable)

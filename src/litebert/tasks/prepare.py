@@ -16,16 +16,22 @@ import torch
 from litebert.checkpoints.folder import Loaded, load_model
 from litebert.errors import InputError
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
+from litebert.planning.longest import SHORT
+from litebert.pretraining.memory import longest_that_fits
 from litebert.runs import Parent
 from litebert.tasks.checks import remember
 from litebert.tasks.encoding import Inputs, Targets
 from litebert.tasks.examples import EncodingSettings, Example, Item, TaskData, TaskSpec
 from litebert.tasks.kinds import KINDS
 from litebert.tasks.objective import TaskObjective
-from litebert.tasks.recipes import FinetuneRecipe, settled
+from litebert.tasks.predicting import BUDGET
+from litebert.tasks.recipes import USUAL_LENGTH, FinetuneRecipe, settled
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.objective import Objective
+from litebert.train.precision import training_precision
 from litebert.train.settings import Precision
+
+log = logging.getLogger(__name__)
 
 LONG = 0.98  # share of the inputs that fit where no length is given
 
@@ -114,18 +120,24 @@ def prepare(settings: FinetuneSettings, data: TaskData, source: Loaded | None = 
             f"the tokenizer in {settings.model} has {tokenizer.vocab_size} pieces but the model only "
             f"{encoder.vocab_size}; they do not belong together"
         )
-    limit = min(512, encoder.max_positions) if encoder.positions == "absolute" else 512
-    length = min(settings.recipe.length or limit, limit)
+    limit, usual = encoder.input_limit(settings.recipe.length), USUAL_LENGTH
+    if settings.recipe.length is None and limit > SHORT:
+        device = torch.device(settings.device)
+        precision = settings.precision or training_precision(device, encoder.width)
+        limit = usual = longest_that_fits(encoder, "finetune", device, precision, BUDGET[device.type])
     kind = KINDS[data.kind]
-    inputs = kind.encode(train, tokenizer, EncodingSettings(length=length, stride=settings.recipe.stride))
+    inputs = kind.encode(train, tokenizer, EncodingSettings(length=limit, stride=settings.recipe.stride))
     longest = int(np.quantile(inputs.lengths, LONG)) + 1
     units = len(inputs) if kind.per_token else len(train)
-    recipe, notes = settled(settings.recipe, encoder, units=units, longest=longest)
+    recipe, notes = settled(settings.recipe, encoder, units=units, longest=longest, most=usual)
     assert recipe.length is not None
     encoding = EncodingSettings(length=recipe.length, stride=recipe.stride)
     too_long = np.unique(inputs.items[inputs.lengths > recipe.length])
     if len(too_long):  # only these are tokenised again
         inputs = inputs.replaced(too_long, kind.encode([train[item] for item in too_long], tokenizer, encoding))
+    if cut := len(np.unique(inputs.items[inputs.cut])) if len(inputs.cut) else 0:
+        sentence = "%s of %s training texts are longer than %d tokens and are cut (max_length)"
+        log.log(settings.level, sentence, f"{cut:,}", f"{len(train):,}", recipe.length)
     targets = kind.targets(train, inputs, len(data.labels))
     labelled = {name: tuple(item for item in items if item.has_target) for name, items in data.dev.items()}
     dev = tuple(

@@ -21,6 +21,7 @@ SHARED = {"race-middle": "race", "race-high": "race"}  # tasks with the settings
 RATES = ((256, 1e-4), (512, 5e-5), (768, 3e-5), (1024, 2e-5), (4096, 1e-5))
 RISKY_RATE = {1024: 2e-5, 2048: 1e-5, 4096: 1e-5}  # the most for models known to fail, by width
 RISKY_WARMUP = 0.06
+USUAL_LENGTH = 256  # most tokens of an input by default, for models that read no more than 512
 EPOCHS = ((1_000, 10.0), (10_000, 5.0), (math.inf, 3.0))  # by the largest number of examples they are for
 OPTIMISER = OptimiserSettings(rate=None)
 SCHEDULE = ScheduleSettings(warmup=0.1)
@@ -95,17 +96,17 @@ def read_finetune_recipe(
 
 
 def settled(
-    recipe: FinetuneRecipe, encoder: EncoderConfig, *, units: int, longest: int
+    recipe: FinetuneRecipe, encoder: EncoderConfig, *, units: int, longest: int, most: int = USUAL_LENGTH
 ) -> tuple[FinetuneRecipe, list[str]]:
     """The recipe with nothing left open, and what was changed to keep the model from failing.
 
-    ``units`` is how many examples there are, ``longest`` how many tokens the longer ones have.
+    ``units`` is how many examples there are, ``longest`` how many tokens the longer ones have, ``most`` the most tokens
+    of an input where the recipe does not name a length.
     """
     notes: list[str] = []
     usual_rate = next(rate for width, rate in RATES if encoder.width <= width or width == RATES[-1][0])
     rate = recipe.optimiser.rate or usual_rate
-    limit = min(512, encoder.max_positions) if encoder.positions == "absolute" else 512
-    length = min(recipe.length or max(32, min(longest, 256)), limit)
+    length = encoder.input_limit(recipe.length or max(32, min(longest, most)))
     steps = recipe.steps
     if steps is None:
         epochs = recipe.epochs or next(epochs for most, epochs in EPOCHS if units <= most)
@@ -115,10 +116,10 @@ def settled(
             steps = recipe.max_steps
     warmup = recipe.schedule.warmup if recipe.warmup_steps is None else min(recipe.warmup_steps / steps, 0.5)
     if known_to_fail(encoder):
-        most = next((rate for width, rate in RISKY_RATE.items() if encoder.width <= width), min(RISKY_RATE.values()))
-        if rate > most:
-            notes.append(f"a model of this shape is known to collapse at a rate of {rate:g}; training with {most:g}")
-            rate = most
+        safe = next((rate for width, rate in RISKY_RATE.items() if encoder.width <= width), min(RISKY_RATE.values()))
+        if rate > safe:
+            notes.append(f"a model of this shape is known to collapse at a rate of {rate:g}; training with {safe:g}")
+            rate = safe
         if warmup < RISKY_WARMUP:
             notes.append(f"a model of this shape needs a warm-up: {RISKY_WARMUP:.0%} of the run")
             warmup = RISKY_WARMUP

@@ -88,6 +88,8 @@ class Evaluation:
     parts: tuple[Scores, ...]
     depths: tuple[DepthScore, ...] = ()
     notes: tuple[str, ...] = ()
+    cut: int = 0  # texts that were longer than the model reads
+    in_windows: int = 0  # and those that were read in several windows
 
     @property
     def whole(self) -> Scores:
@@ -209,7 +211,16 @@ def _evaluation(
     if len(parts) > 1:
         everything = [item for items in parts.values() for item in items]
         scores.append(score_items(data, everything, [one for part in parts for one in found[part]], part=TOGETHER))
-    return Evaluation(task=data.name, source=source, parts=tuple(scores), depths=tuple(depths), notes=data.notes)
+    every = [one for items in found.values() for one in items]
+    return Evaluation(
+        task=data.name,
+        source=source,
+        parts=tuple(scores),
+        depths=tuple(depths),
+        notes=data.notes,
+        cut=sum(one.cut for one in every),
+        in_windows=sum(one.windows > 1 for one in every),
+    )
 
 
 def read_predictions(path: Path, data: TaskData, items: Sequence[Item]) -> list[ItemPrediction]:

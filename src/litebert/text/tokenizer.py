@@ -47,6 +47,7 @@ class Encoded:
 
     ids: list[int]
     segments: list[int]
+    cut: bool = False  # whether it holds less than its texts
 
 
 class Tokenizer:
@@ -127,6 +128,7 @@ class Tokenizer:
         """``encode`` for texts that are ids already: one or two, of at most ``max_length`` tokens in all."""
         assert self.cls_id is not None and self.sep_id is not None
         slots = self._family.layout.single if second is None else self._family.layout.pair
+        whole = len(first) + len(second or ())
         if max_length is not None:
             room = max_length - sum(slot.part in ("cls", "sep") for slot in slots)
             if room < 0:
@@ -141,7 +143,26 @@ class Tokenizer:
             part = parts[slot.part]
             ids.extend(part)
             segments.extend([slot.segment] * len(part))
-        return Encoded(ids, segments)
+        return Encoded(ids, segments, cut=len(first) + len(second or ()) < whole)
+
+    def lay_out_windows(self, first: Sequence[int], second: Sequence[int] | None, max_length: int) -> list[Encoded]:
+        """``lay_out`` in as many inputs as it takes: overlapping windows of the longer text, beside all of the other.
+
+        Windows overlap by a quarter or more, and all are full. A shorter text gets half the room at the most.
+        """
+        whole = self.lay_out(first, second, max_length)
+        if not whole.cut:
+            return [whole]
+        room = max_length - len(self.lay_out([], None if second is None else []).ids)
+        if second is None:
+            return [self.lay_out(first[begin:end]) for begin, end in overlapping(len(first), room)]
+        beside = room // 2
+        if len(first) > len(second):
+            second = second[:beside]
+            places = overlapping(len(first), room - len(second))
+            return [self.lay_out(first[begin:end], second) for begin, end in places]
+        first = first[:beside]
+        return [self.lay_out(first, second[begin:end]) for begin, end in overlapping(len(second), room - len(first))]
 
     def offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """The ids of ``text`` and, for each, the span of characters it stands for, outer white space left out."""
@@ -296,6 +317,16 @@ def _without_space(text: str, start: int, end: int) -> tuple[int, int]:
     while start < end and text[end - 1].isspace():
         end -= 1
     return start, end
+
+
+def overlapping(tokens: int, room: int) -> list[tuple[int, int]]:
+    """Begin and end of evenly spaced windows of ``room`` tokens that overlap by a quarter or more."""
+    if tokens <= room:
+        return [(0, tokens)]
+    step = max(1, room - room // 4)
+    count = 1 + -(-(tokens - room) // step)
+    begins = [(tokens - room) * number // (count - 1) for number in range(count)]
+    return [(begin, begin + room) for begin in begins]
 
 
 def cut_pair(first: int, second: int, room: int) -> tuple[int, int]:

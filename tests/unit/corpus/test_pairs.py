@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from litebert.corpus.batches import Batches, BatchSettings
 from litebert.corpus.pairs import DOCUMENT, LABEL, OTHER, SECOND_SIZE, SECOND_START, SIZE, START, UNLABELLED
+from litebert.errors import InputError
 
 DOCUMENTS = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=12), min_size=1, max_size=12)
 PROPERTY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -168,3 +169,20 @@ def test_a_document_longer_than_a_window_is_cut_between_sentences(make_store):
         begins = window.plan.inputs[:, START]
         assert set((window.tokens[begins].astype(int) - 10).tolist()) <= starts
     assert sorted(np.concatenate(tokens).tolist()) == list(range(11, 600_011))
+
+
+def test_short_documents_are_left_out_and_change_nothing_else(make_store):
+    """Long documents give the inputs that they give among all others."""
+    sizes = [[9] * 4, [8] * 20, [5], [7] * 30, [9] * 11]
+    whole, some = (cut(held(make_store, sizes), min_document=least) for least in (0, 100))
+    kept = [one for one in whole if one[3][0] in (1, 3)]
+    assert [one[2:] for one in some] == [one[2:] for one in kept] and len(kept) < len(whole)
+    for one, other in zip(some, kept, strict=True):
+        assert np.array_equal(one[0], other[0]) and np.array_equal(one[1], other[1])
+
+
+def test_a_store_without_long_documents_is_too_small(make_store):
+    store = make_store([[9] * 40] * 10)
+    Batches(store, "train", BatchSettings(length=32, budget=64, min_document=360))
+    with pytest.raises(InputError, match="documents of 361 tokens or more are too few for one batch"):
+        Batches(store, "train", BatchSettings(length=32, budget=64, min_document=361))

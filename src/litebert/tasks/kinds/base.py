@@ -79,6 +79,7 @@ class TaskKind(ABC):
     needs_rows: ClassVar[bool] = False  # whether an item is more than one text or two
     per_token: ClassVar[bool] = False  # whether the head scores tokens, and a unit of learning is an input
     chooses: ClassVar[bool] = False  # whether a unit has several inputs: options to choose from, texts to compare
+    in_windows: ClassVar[bool] = False  # whether a long text can be read in several inputs
     compares: ClassVar[bool] = False  # whether items are scored against each other, so that all must be there at once
 
     # From items to inputs and targets
@@ -92,13 +93,14 @@ class TaskKind(ABC):
     ) -> Inputs:
         """The inputs of all items, in their order; ``progress`` gets the number of items done."""
         check_tokenizer(tokenizer)
-        ids, segments, rows = [], [], list[tuple[int, int, Small | None]]()
+        ids, segments, rows, cut = [], [], list[tuple[int, int, Small | None]](), list[bool]()
         for first in range(0, max(1, len(items)), CHUNK):
             some = items[first : first + CHUNK]
             laid = list(self._lay_out(first, some, tokenizer, settings))
             ids.append(_flat(encoded.ids for _, encoded, _ in laid))
             segments.append(_flat(encoded.segments for _, encoded, _ in laid))
             rows += [(number, len(encoded.ids), places) for number, encoded, places in laid]
+            cut += [encoded.cut for _, encoded, _ in laid]
             progress(first + len(some))
         places = [where for _, _, where in rows if where is not None]
         return Inputs(
@@ -107,6 +109,7 @@ class TaskKind(ABC):
             np.cumsum([0, *(length for _, length, _ in rows)], dtype=np.int64),
             np.asarray([number for number, _, _ in rows], np.int64),
             np.concatenate(places) if places else np.empty((0, 2), np.int32),
+            np.asarray(cut, np.bool_),
         )
 
     @abstractmethod
@@ -240,7 +243,9 @@ class TaskKind(ABC):
 
 
 class TextKind(TaskKind):
-    """A kind whose items are one text or a pair."""
+    """A kind whose items are one text or a pair; a long one can be read in windows, whose scores are averaged."""
+
+    in_windows = True
 
     def _lay_out(
         self, first: int, items: Sequence[Example], tokenizer: Tokenizer, settings: EncodingSettings
@@ -248,11 +253,15 @@ class TextKind(TaskKind):
         """One text or two; of two the longer is cut first."""
         ids = text_ids(tokenizer, [text for item in items for text in (item.first, item.second) if text is not None])
         for number, item in enumerate(items, start=first):
-            second = None if item.second is None else ids[item.second]
-            yield number, tokenizer.lay_out(ids[item.first], second, settings.length), None
+            texts = ids[item.first], None if item.second is None else ids[item.second]
+            if settings.windows:
+                yield from ((number, one, None) for one in tokenizer.lay_out_windows(*texts, settings.length))
+            else:
+                yield number, tokenizer.lay_out(*texts, settings.length), None
 
     def decode(self, items: Sequence[Item], inputs: Inputs, scores: HeadScores, spec: TaskSpec) -> list[ItemPrediction]:
-        return [self._decode_row(item.key, row) for item, row in zip(items, scores.scores, strict=True)]
+        rows = mean_scores(scores.scores, inputs.of_items(len(items)))
+        return [self._decode_row(item.key, row) for item, row in zip(items, rows, strict=True)]
 
     @abstractmethod
     def _decode_row(self, key: str, row: Floats) -> ItemPrediction:
@@ -283,6 +292,14 @@ class TextKind(TaskKind):
             raise InputError(f"{row.place} has no {name}; fill or remove it")
         what = "label" if self.has_classes else "target"
         return self.read_label(row.cells[name], known, None, f"{row.place}: the {what}")
+
+
+def mean_scores(rows: Floats, bounds: npt.NDArray[np.int64]) -> Floats:
+    """The mean over the windows of each text, where any has more than one; ``bounds`` are the first window of each."""
+    if len(rows) == len(bounds) - 1:
+        return rows
+    sums = np.add.reduceat(rows, bounds[:-1], axis=0)
+    return (sums / np.diff(bounds)[:, None]).astype(np.float32)
 
 
 def _flat(rows: Iterable[Sequence[int]]) -> Small:

@@ -44,6 +44,7 @@ class Embed(TextKind):
     metrics: ClassVar[Metrics] = {"spearman": spearman, "pearson": pearson}
     default_metrics = ("mrr", "recall_at_1", "recall_at_10")
     item_measure = "1 / (1 + error)"  # the texts that are wrongly nearer, or the distance from the score
+    in_windows = False
     chooses = True
     compares = True
 
