@@ -248,6 +248,37 @@ def leaks(
     show_report(report, as_json, None if html is None else str(html))
 
 
+@app.command(cls=SignatureCommand)
+def long(
+    model: Annotated[str, typer.Argument(help="A pretrained model.")],
+    longer: Annotated[str, typer.Argument(help="The same model, lengthened.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="FIELD=VALUE...", help="Fields of the fine-tuning: epochs=3.")
+    ] = None,
+    encyclopedia: Annotated[Path, typer.Option(help="A file of encyclopedia articles.")] = Path("en-wiki.txt.xz"),
+    novels: Annotated[Path, typer.Option(help="A file of chapters of novels.")] = Path("en-books.txt.xz"),
+    race: Annotated[Path, typer.Option(help="Folder of RACE.")] = Path("race"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the runs.")] = Path("long"),
+    rows: Annotated[int, typer.Option(min=10, help="Texts to learn from.")] = 600,
+    test: Annotated[int, typer.Option(min=10, help="Texts to score.")] = 500,
+    seed: Annotated[int, typer.Option(help="Seed of the rows and of the fine-tuning.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Long texts cut, read in windows and read whole by a lengthened model: accuracy by fifth of length.
+
+    Give the same command again to resume runs that were stopped.
+    """
+    from litebert_lab.long_texts import compare_readings, long_rows
+
+    sources = encyclopedia, novels, race
+    learnt, scored = (
+        long_rows(*sources, count, split=split, seed=seed) for count, split in ((rows, "train"), (test, "dev"))
+    )
+    out.mkdir(parents=True, exist_ok=True)
+    report = compare_readings(model, longer, learnt, scored, out, settings=overrides or (), seed=seed)
+    _write_report(report, out, "long", as_json)
+
+
 app.command()(suite)
 
 

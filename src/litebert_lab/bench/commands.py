@@ -440,6 +440,43 @@ def compiling(
 
 
 @app.command()
+def attention(
+    model: Annotated[str, typer.Argument(help="A preset or a model folder.")] = "albert-base",
+    sparse: Annotated[
+        str, typer.Option("--attention", help="What tokens see, beside full attention.")
+    ] = "local(256)+global",
+    lengths: Annotated[str, typer.Option(help="Lengths of texts in tokens.")] = "512,1024,2048,4096",
+    precision: Annotated[str, typer.Option(help="Of inference: fp32 or bf16; training has its default.")] = "fp32",
+    repeats: Annotated[int, typer.Option(min=1, help="Readings of each length; the fastest counts.")] = 3,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps that are timed, after one to warm up.")] = 2,
+    training: Annotated[bool, typer.Option("--train/--no-train", help="Also time and measure training steps.")] = True,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Long texts: time of a token by length with sparse and full attention, time and memory of training."""
+    from litebert_lab.bench.attention import bench_attention
+
+    words = [word.strip() for word in lengths.split(",")]
+    if not all(word.isdecimal() and int(word) for word in words):
+        raise InputError(f"lengths is '{lengths}' but must be numbers such as 512,1024,2048,4096")
+    if precision not in ("fp32", "bf16"):
+        raise InputError(f"precision is '{precision}' but must be fp32 or bf16")
+    show_report(
+        bench_attention(
+            model,
+            attention=sparse,
+            lengths=[int(word) for word in words],
+            device=usable_device(device),
+            precision="bf16" if precision == "bf16" else "fp32",
+            repeats=repeats,
+            steps=steps,
+            training=training,
+        ),
+        as_json,
+    )
+
+
+@app.command()
 def ranks(
     models: Annotated[list[str] | None, typer.Argument(help="Presets.  [default: albert-base bert-base]")] = None,
     count: Annotated[int, typer.Option("--ranks", min=2, help="Processes to start, where torchrun has not.")] = 2,
