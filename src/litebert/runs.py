@@ -7,6 +7,7 @@ import, because that command reads hundreds of notes and has no use for torch.
 
 import contextlib
 import errno
+import io
 import json
 import os
 import secrets
@@ -19,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO
 
 from litebert.errors import InputError
 from litebert.terminal import text_width
@@ -51,19 +52,28 @@ def write_atomically(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def new_file(path: Path) -> Iterator[TextIO]:
-    """A text file that gets its name only when it is complete.
+    """A text file that gets its name only when it is complete; see ``new_binary_file``."""
+    with new_binary_file(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        yield text
+        text.detach()  # what it holds is written; the file is left open
+
+
+@contextlib.contextmanager
+def new_binary_file(path: Path) -> Iterator[BinaryIO]:
+    """A file that gets its name only when it is complete.
 
     A device or a pipe (/dev/null, /dev/stdout) is written to: a file with its name would take its place.
     """
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file to write")
     if path.exists() and not path.is_file():
-        with path.open("w", encoding="utf-8", newline="") as file:
+        with path.open("wb") as file:
             yield file
         return
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+        with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())  # or a loss of power could leave the new name with nothing in it
@@ -72,6 +82,26 @@ def new_file(path: Path) -> Iterator[TextIO]:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+@contextlib.contextmanager
+def locked_folder(folder: Path, work: str) -> Iterator[None]:
+    """Create a folder where it is missing, and keep it to one process at a time; ``work`` is what that does."""
+    from filelock import lock_descriptor
+
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; the output of a {work} is a folder")
+    made = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        if not lock_descriptor(handle, blocking=False):
+            raise InputError(f"another {work} is writing {folder}; wait for it or stop it")
+        yield
+    finally:
+        if made and not any(folder.iterdir()):
+            folder.rmdir()
+        os.close(handle)
 
 
 def sync_folder(folder: Path) -> None:

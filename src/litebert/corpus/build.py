@@ -12,12 +12,10 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-
-from filelock import lock_descriptor
 
 from litebert.cluster import HERE, map_stream
 from litebert.corpus.documents import DocumentBatch, Reader
@@ -28,7 +26,7 @@ from litebert.corpus.store_writer import PART, SplitWriter
 from litebert.corpus.tokenise import Tokenised, TokeniseDocuments, special_ids
 from litebert.data.files import COMPRESSIONS, STANDARD_INPUT, is_url, locate, upload
 from litebert.errors import InputError
-from litebert.runs import DISK_FULL, sync_folder
+from litebert.runs import DISK_FULL, locked_folder, sync_folder
 from litebert.terminal import LIVE, console, expect_silence
 from litebert.text.documents import expand
 from litebert.text.tokenizer_files import Tokenizer, read_tokenizer
@@ -108,7 +106,7 @@ def _build(
     sentence_splitter()  # report a missing library now, not in a worker
     tokenizer = read_tokenizer(tokenizer_folder)
     origin = _origin(sources, tokenizer, languages, settings)
-    with _locked(folder):
+    with locked_folder(folder, "build"):
         begun_here = not any(folder.iterdir())
         try:
             manifest = _begin(folder, origin, tokenizer)
@@ -306,24 +304,6 @@ def _compare(folder: Path, there: Origin, here: Origin) -> None:
         raise InputError(
             f"{folder} holds a store made differently: {'; '.join(different)}; choose another folder or delete it"
         )
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Create the folder where it is missing and lock it for this build."""
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file; the output of a build is a folder")
-    made = not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        if not lock_descriptor(handle, blocking=False):
-            raise InputError(f"another build is writing {folder}; wait for it or stop it")
-        yield
-    finally:
-        if made and not any(folder.iterdir()):
-            folder.rmdir()
-        os.close(handle)
 
 
 class Display:

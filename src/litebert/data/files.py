@@ -8,6 +8,7 @@ Windows programs write in Western languages.
 
 import bz2
 import codecs
+import glob
 import gzip
 import io
 import json
@@ -18,7 +19,7 @@ import shutil
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Literal, cast
@@ -64,6 +65,56 @@ def locate(name: Path | str) -> Path:
     except (ImportError, ValueError) as error:
         raise InputError(f"{name} cannot be opened ({error}); install its driver, or copy it to a disk") from None
     return Path(path.path) if path.protocol in ("file", "local") else cast(Path, path)
+
+
+def find_files(source: str, suffixes: Sequence[str], readable: str, *, ignored: tuple[str, ...] = (".",)) -> list[Path]:
+    """The files that a file, a folder, a glob or a URL names, in a stable order.
+
+    Of a folder and those below it these are files with one of the ``suffixes`` whose names do not begin as ``ignored``
+    has it. ``readable`` are the formats in words, for messages.
+    """
+    if not source.strip():
+        raise InputError(f"'{source}' names no file or folder; leave it out or name one")
+    path = locate(source)
+    if path == STANDARD_INPUT or path.is_file() or path.is_fifo() or path.is_char_device():
+        return [path]
+    if path.is_dir():
+        return _files_under(path, suffixes, readable, ignored)
+    if any(sign in source for sign in "*?["):
+        found = [
+            file
+            for match in _matches(source)
+            if not match.name.startswith(ignored)
+            for file in (_files_under(match, suffixes, readable, ignored) if match.is_dir() else [match])
+        ]
+        if found:
+            return list(dict.fromkeys(found))  # ** matches a folder and, by itself, the files in it
+        raise InputError(f"no file matches '{source}'")
+    raise InputError(f"there is no file or folder '{source}'")
+
+
+def _matches(pattern: str) -> list[Path]:
+    """The paths that a glob names, in order."""
+    if not is_url(pattern):
+        return sorted(Path(match) for match in glob.glob(pattern, recursive=True))  # noqa: PTH207
+    from fsspec.core import url_to_fs
+
+    system, root = url_to_fs(pattern)
+    found = (match for match in sorted(system.glob(root)) if not match.rpartition("/")[2].startswith("."))
+    return [locate(system.unstrip_protocol(match)) for match in found]
+
+
+def _files_under(folder: Path, suffixes: Sequence[str], readable: str, ignored: tuple[str, ...]) -> list[Path]:
+    found = [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+        and kind_of(path) in suffixes
+        and not any(part.startswith(ignored) for part in path.relative_to(folder).parts)
+    ]
+    if not found:
+        raise InputError(f"the folder '{folder}' holds no file to read ({readable})")
+    return found
 
 
 def upload(source: Path, target: Path) -> None:
@@ -176,13 +227,19 @@ def without_surrogates(text: str) -> str:
     return text
 
 
-def parquet_library(path: Path) -> Any:
-    """What reads a parquet file, which has a compression of its own."""
+def arrow_library() -> Any:
+    """What reads and writes parquet."""
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise InputError("reading .parquet files needs pyarrow: pip install 'litebert[corpus]'") from None
+        raise InputError(".parquet files need pyarrow: pip install 'litebert[corpus]'") from None
+    return pyarrow
+
+
+def parquet_library(path: Path) -> Any:
+    """What reads a parquet file, which has a compression of its own."""
+    pyarrow = arrow_library()
     if path.suffix.lower() in COMPRESSIONS:
         raise InputError(f"'{path}' is parquet inside another compression; unpack it first")
     return pyarrow

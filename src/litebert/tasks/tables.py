@@ -7,12 +7,12 @@ that names the line. Of texts to predict nothing is read ahead but the rows that
 row gives one item, in order.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 
-from litebert.data.files import STANDARD_INPUT, Errors, kind_of, text_lines
+from litebert.data.files import STANDARD_INPUT, find_files, kind_of, text_lines
 from litebert.data.separated import Cell, has_content
 from litebert.data.tables import SUFFIXES, RowStream, Source, Table, json_objects, stream_rows
 from litebert.errors import InputError
@@ -189,58 +189,80 @@ def split_files(folder: Path) -> dict[str, Path]:
 def read_inputs(
     source: Source | None, spec: TaskSpec, *, text: Names = None, header: bool | None = None
 ) -> Iterator[Item]:
-    """The items in a file, in rows in memory, or on standard input where there is no source (or ``-``)."""
-    if source is None or (isinstance(source, str | Path) and Path(source) == STANDARD_INPUT):
-        yield from _plain(STANDARD_INPUT, spec, text, errors="replace")
-        return
-    if isinstance(source, str | Path):
-        path = Path(source)
-        if not path.is_file():
-            raise InputError(f"there is no file '{path}'")
-        if kind_of(path) in PLAIN:
-            yield from _plain(path, spec, text)
-            return
-        if is_squad_file(path):
-            yield from read_questions(path, [])
-            return
-    yield from _items(stream_rows(source, header=header, labelled=False), spec, text)
+    """The items in files, in rows in memory, or on standard input where there is no source (or ``-``).
+
+    Of several files, the first decides what the columns are; rows without a key of their own are counted over all.
+    """
+    if source is None or isinstance(source, str | Path):
+        number = 0
+        for path in input_files(source):
+            number, text = yield from _file_items(path, spec, text, header, number)
+    else:
+        yield from _items(stream_rows(source, header=header, labelled=False), spec, text)
 
 
-def _plain(path: Path, spec: TaskSpec, text: Names, errors: Errors = "strict") -> Iterator[Item]:
+def input_files(source: Source | None) -> list[Path]:
+    """The files that a file, a folder, a glob or a URL of texts names; none for rows in memory."""
+    if source is None:
+        return [STANDARD_INPUT]
+    if not isinstance(source, str | Path):
+        return []
+    return find_files(str(source), (*SUFFIXES, ".txt"), f"{', '.join(SUFFIXES)}, .txt", ignored=(".", "_"))
+
+
+ItemsOfFile = Generator[Item, None, tuple[int, Names]]  # ends with the rows so far and the columns of texts
+
+
+def _file_items(path: Path, spec: TaskSpec, text: Names, header: bool | None, number: int) -> ItemsOfFile:
+    if path == STANDARD_INPUT or kind_of(path) in PLAIN:
+        return (yield from _plain(path, spec, text, number))
+    if is_squad_file(path):
+        questions = read_questions(path, [])
+        yield from questions
+        return number + len(questions), text
+    return (yield from _items(stream_rows(str(path), header=header, labelled=False), spec, text, number))
+
+
+def _plain(path: Path, spec: TaskSpec, text: Names, number: int) -> ItemsOfFile:
     """One text a line; of a pair, the second behind a tab. A first line that is a JSON object makes all of them so."""
-    lines = ((line, number) for line, number, _ in text_lines(path, errors=errors, western=errors == "strict"))
+    typed = path == STANDARD_INPUT
+    lines = ((line, at) for line, at, _ in text_lines(path, errors="replace" if typed else "strict", western=not typed))
     first = next(lines, None)
     if first is None:
-        return
+        return number, text
     every = chain([first], lines)
-    name = "standard input" if path == STANDARD_INPUT else str(path)
+    name = "standard input" if typed else str(path)
     if first[0].lstrip().startswith("{"):
-        yield from _items(RowStream(source=name, unit="line", rows=json_objects(every, name)), spec, text)
-        return
+        stream = RowStream(source=name, unit="line", rows=json_objects(every, name))
+        return (yield from _items(stream, spec, text, number))
     if KINDS[spec.kind].needs_rows:
         raise InputError(f"{name} has plain lines, but this model needs a question and more; give JSON lines")
-    for line, number in every:
+    for line, at in every:
         line = line.rstrip("\r\n")
         before, tab, after = line.partition("\t") if spec.pairs else (line, "", "")
         if spec.pairs and not tab:
-            raise InputError(f"{name}, line {number}: this model reads pairs; put a tab between the two texts")
-        yield Example(key=str(number - 1), first=before, second=after if spec.pairs else None)
+            raise InputError(f"{name}, line {at}: this model reads pairs; put a tab between the two texts")
+        yield Example(key=str(number), first=before, second=after if spec.pairs else None)
+        number += 1
+    return number, text
 
 
-def _items(stream: RowStream, spec: TaskSpec, text: Names) -> Iterator[Item]:
+def _items(stream: RowStream, spec: TaskSpec, text: Names, number: int = 0) -> ItemsOfFile:
     """Rows as items; the columns are those named, else those of the training file, else guessed from some rows."""
     first = list(islice(stream.rows, GUESSED_FROM))
     if not first:
-        return
+        return number, text
     kind, columns = KINDS[spec.kind], _columns(first, stream, spec, text)
-    for number, (cells, line) in enumerate(chain(first, stream.rows)):
+    for cells, line in chain(first, stream.rows):
         row = TableRow(cells, number, stream.place(line))
+        number += 1
         try:
             if kind.needs_rows and not any(row.texts(columns)):
                 raise InputError(f"{row.place} has no text; fill or remove it")
             yield kind.item_of_row(row, columns, {}, labelled=False)
         except KeyError as missing:
             raise InputError(f"{row.place} has no {missing}, which rows before it have") from None
+    return number, columns.text_parts
 
 
 def _columns(

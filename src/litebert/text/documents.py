@@ -5,7 +5,6 @@ A document is a paragraph block of a ``.txt`` file (separated by blank lines), o
 Memory stays constant: at no time is more than one document held, and a "document" without an end is cut at a line.
 """
 
-import glob
 import hashlib
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,9 +17,8 @@ from litebert.data.files import (
     COMPRESSIONS,
     STANDARD_INPUT,
     Errors,
-    is_url,
+    find_files,
     kind_of,
-    locate,
     parse_json,
     text_lines,
     without_surrogates,
@@ -74,49 +72,9 @@ def expand(sources: Sequence[str]) -> list[Path]:
 
 
 def _expand_one(source: str) -> list[Path]:
-    if not source.strip():
-        raise InputError(f"'{source}' names no file or folder; leave it out or name one")
-    path = locate(source)
-    if path == STANDARD_INPUT or path.is_file() or path.is_fifo() or path.is_char_device():
+    found = find_files(source, FOLDER_SUFFIXES, READABLE)
+    for path in found:
         _check_suffix(path)
-        return [path]
-    if path.is_dir():
-        return _files_under(path)
-    if any(sign in source for sign in "*?["):
-        matches = _matches(source)
-        found = [file for match in matches for file in (_files_under(match) if match.is_dir() else [match])]
-        # ** matches a folder and, by itself, the files in it.
-        found = list(dict.fromkeys(found))
-        for file in found:
-            _check_suffix(file)
-        if found:
-            return found
-        raise InputError(f"no file matches '{source}'")
-    raise InputError(f"there is no file or folder '{source}'")
-
-
-def _matches(pattern: str) -> list[Path]:
-    """The paths that a glob names, in order."""
-    if not is_url(pattern):
-        return sorted(Path(match) for match in glob.glob(pattern, recursive=True))  # noqa: PTH207
-    from fsspec.core import url_to_fs
-
-    system, root = url_to_fs(pattern)
-    found = (match for match in sorted(system.glob(root)) if not match.rpartition("/")[2].startswith("."))
-    return [locate(system.unstrip_protocol(match)) for match in found]
-
-
-def _files_under(folder: Path) -> list[Path]:
-    """Readable files below ``folder``; hidden ones and other kinds are not part of a corpus."""
-    found = [
-        path
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-        and kind_of(path) in FOLDER_SUFFIXES
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
-    ]
-    if not found:
-        raise InputError(f"the folder '{folder}' holds no file to read ({READABLE})")
     return found
 
 
