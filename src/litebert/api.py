@@ -32,6 +32,7 @@ from litebert.parameters import (
 
 if TYPE_CHECKING:
     from litebert.analyse.measure import ModelFigures
+    from litebert.batch_inference import Written
     from litebert.checkpoints.folder import Loaded
     from litebert.corpus.look import Look
     from litebert.corpus.store import Store
@@ -100,6 +101,23 @@ On = Annotated[
         form=CLUSTER,
     ),
 ]
+Rows = Annotated[
+    Table,
+    Param(
+        "Texts: a file, folder, glob or URL of .txt (one per line), .jsonl, .csv, .tsv, .parquet or .xlsx; - is "
+        "standard input.",
+        positional=True,
+    ),
+]
+Answers = Annotated[
+    PathLike,
+    Param("The file to write, or (without a suffix) a folder of shards, which the same call resumes.", short="o"),
+]
+ShardRows = Annotated[int | None, Param("Write a folder of shards of this many rows (default: 131072).", low=1)]
+Workers = Annotated[
+    int, Param("Worker processes; 0: this process here, one per core or GPU on Ray.", low=0, high=100_000)
+]
+Windows = Annotated[bool, Param("Read long texts in overlapping windows instead of cutting them.")]
 TextField = Annotated[str, Param("Field or column with the text.")]
 Errors = Annotated[Literal["strict", "replace"], Param("Bytes that are not UTF-8: strict (an error) or replace.")]
 Corpus = Annotated[
@@ -1222,7 +1240,7 @@ def evaluate(
     tokens: Annotated[
         int | None, Param("With corpus: how much text (default: 65,536 tokens; a million on a GPU).", low=1)
     ] = None,
-    windows: Annotated[bool, Param("Read long texts in overlapping windows instead of cutting them.")] = False,
+    windows: Windows = False,
     from_hub: Annotated[bool, Param("Read the task through the datasets library.")] = False,
     device: Device = "auto",
 ) -> "Evaluation | HeldOutScores":
@@ -1321,6 +1339,80 @@ def _evaluate_on_text(
         found = score_depths(loaded.network, store, chosen, longest, order, tokens or 0, where, show)
     scored = scored_tokens(store, held_out_settings(store, longest, order), where, tokens or 0)
     return HeldOutScores(str(model), Path(corpus).name, scored, longest, order, found)
+
+
+@checked
+def predict(
+    model: Annotated[PathLike, Param("A fine-tuned model or run folder.", positional=True)],
+    data: Rows,
+    out: Answers,
+    *,
+    text: Text = None,
+    format: Annotated[
+        Literal["jsonl", "csv", "tsv", "parquet"] | None,
+        Param("jsonl, csv, tsv or parquet (default: by the name of out; in a folder that of the data, else jsonl)."),
+    ] = None,
+    shard_rows: ShardRows = None,
+    depth: Annotated[int | None, Param("Use only this many layers.", low=1)] = None,
+    exits: Annotated[bool, Param("Exit early by the rule stored with the model (`litebert exits`).")] = False,
+    windows: Windows = False,
+    device: Device = "auto",
+    workers: Workers = 0,
+    on: On = "here",
+) -> "Written":
+    """Predict labels and probabilities of a table of any size: one row per text, in the order of the texts.
+
+    Memory does not grow with the table. A folder of shards is resumed by the same call: complete shards are kept.
+    """
+    from litebert.batch_inference import Labels, answer_table
+
+    work = Labels(load=load, source=os.fspath(model), depth=depth, windows=windows, device=device, exits=exits)
+    return answer_table(work, data, out, text=text, form=format, shard_rows=shard_rows, workers=workers, on=on)
+
+
+@checked
+def encode(
+    model: Annotated[PathLike, Param("Any model: a shipped name, a folder or a Hub name.", positional=True)],
+    data: Rows,
+    out: Answers,
+    *,
+    text: Text = None,
+    format: Annotated[
+        Literal["parquet", "npy", "jsonl"] | None,
+        Param("parquet, npy or jsonl (default: by the name of out; in a folder that of the data, else parquet)."),
+    ] = None,
+    shard_rows: ShardRows = None,
+    pooling: Annotated[
+        Literal["mean", "first", "pooler"] | None, Param("How tokens become a vector (default: as the model has it).")
+    ] = None,
+    normalize: Annotated[bool | None, Param("Scale vectors to length 1 (default: as the model has it).")] = None,
+    max_length: Annotated[
+        int | None, Param("Cut longer texts (tokens; default: what the model can read).", low=3)
+    ] = None,
+    windows: Windows = False,
+    depth: Annotated[int | None, Param("Use only this many layers.", low=0)] = None,
+    device: Device = "auto",
+    workers: Workers = 0,
+    on: On = "here",
+) -> "Written":
+    """Write one vector for each text of a table of any size, in the order of the texts.
+
+    Parquet and jsonl have the key of the row (its id, or its number) beside the vector; npy is one array of float32.
+    Memory does not grow with the table. A folder of shards is resumed by the same call: complete shards are kept.
+    """
+    from litebert.batch_inference import Vectors, answer_table
+
+    work = Vectors(
+        load=load,
+        source=os.fspath(model),
+        depth=depth,
+        windows=windows,
+        device=device,
+        pooling=pooling,
+        normalize=normalize,
+        max_length=max_length,
+    )
+    return answer_table(work, data, out, text=text, form=format, shard_rows=shard_rows, workers=workers, on=on)
 
 
 @checked

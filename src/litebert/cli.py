@@ -16,7 +16,7 @@ from litebert import api
 from litebert.commands import show
 from litebert.commands.from_signature import add_command
 from litebert.commands.serve import serve
-from litebert.commands.texts import fill, order, predict
+from litebert.commands.texts import fill, order, predict, show_written
 from litebert.commands.tokenizer import show_fertility, try_tokenizer
 from litebert.errors import InputError, as_option
 from litebert.terminal import log_to_terminal, visible
@@ -77,6 +77,7 @@ add_command(app, api.list_runs, show.show_runs, name="runs", panel=TEXT)
 add_command(app, api.finetune, show.show_finetune, panel=TASKS, renamed={"--settings": "--recipe"})
 add_command(app, api.evaluate, show.show_evaluation, panel=TASKS)
 add_command(app, predict, _nothing, panel=TASKS)
+add_command(app, api.encode, show_written, panel=TASKS)
 add_command(app, serve, _nothing, panel=TASKS, ends=False)
 add_command(app, fill, _nothing, panel=TASKS)
 add_command(app, order, _nothing, panel=TASKS)

@@ -136,31 +136,56 @@ class TextModel(ABC):
         seconds = None if pairs is None else texts_of(pairs, "pairs")[0]
         if seconds is not None and len(seconds) != len(rows):
             raise InputError(f"{len(rows)} texts but {len(seconds)} pairs; give one for each text")
-        way = pooling_named(pooling or self._sentence.pooling or "mean", "pooler" in self.heads)
-        scaled = self._sentence.normalize if normalize is None else normalize
-        at = self._depth(depth)
-        limit = self._limit(max_length)
-        vectors = np.empty((len(rows), self.width), np.float32)
-        long = LongTexts(limit, "max_length", len(rows))
         with ProgressBar("encoding texts", len(rows), progress) as bar:
-            for first in range(0, len(rows), CHUNK):
-                some = slice(first, first + CHUNK)
-                inputs = self._inputs(rows[some], None if seconds is None else seconds[some], limit, windows)
-                every = [one for parts in inputs for one in parts]
-                long.cut += sum(parts[0].cut for parts in inputs)
-                long.in_windows += sum(len(parts) > 1 for parts in inputs)
-                share = len(inputs) / max(len(every), 1)
-                found = self._vectors(every, way, at, batch_tokens, _after(first, bar.update, share))
-                vectors[some] = mean_scores(found, np.cumsum([0, *map(len, inputs)]))
+            vectors, long = self.encode_texts(
+                rows,
+                seconds,
+                pooling=pooling,
+                normalize=normalize,
+                depth=depth,
+                max_length=max_length,
+                windows=windows,
+                batch_tokens=batch_tokens,
+                report=bar.update,
+            )
         long.report()
-        if scaled:
-            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         if as_tensor:
             import torch
 
             tensor = torch.from_numpy(vectors)
             return tensor[0] if single else tensor
         return vectors[0] if single else vectors
+
+    def encode_texts(
+        self,
+        texts: Sequence[str],
+        pairs: Sequence[str] | None = None,
+        *,
+        pooling: str | None = None,
+        normalize: bool | None = None,
+        depth: int | None = None,
+        max_length: int | None = None,
+        windows: bool = False,
+        batch_tokens: int = 8192,
+        report: Report = lambda _: None,
+    ) -> "tuple[Vectors, LongTexts]":
+        """What ``encode`` gives for a list of texts, and which were too long, for code that reports by itself."""
+        way = pooling_named(pooling or self._sentence.pooling or "mean", "pooler" in self.heads)
+        at, limit = self._depth(depth), self._limit(max_length)
+        vectors = np.empty((len(texts), self.width), np.float32)
+        long = LongTexts(limit, "max_length", len(texts))
+        for first in range(0, len(texts), CHUNK):
+            some = slice(first, first + CHUNK)
+            inputs = self._inputs(texts[some], None if pairs is None else pairs[some], limit, windows)
+            every = [one for parts in inputs for one in parts]
+            long.cut += sum(parts[0].cut for parts in inputs)
+            long.in_windows += sum(len(parts) > 1 for parts in inputs)
+            share = len(inputs) / max(len(every), 1)
+            found = self._vectors(every, way, at, batch_tokens, _after(first, report, share))
+            vectors[some] = mean_scores(found, np.cumsum([0, *map(len, inputs)]))
+        if self._sentence.normalize if normalize is None else normalize:
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        return vectors, long
 
     @overload
     def predict(
@@ -458,6 +483,12 @@ class LongTexts:
         self.count += len(found)
         self.cut += sum(one.cut for one in found)
         self.in_windows += sum(one.windows > 1 for one in found)
+
+    def merge(self, other: "LongTexts") -> None:
+        """Count those of other texts, too."""
+        self.count += other.count
+        self.cut += other.cut
+        self.in_windows += other.in_windows
 
     def report(self) -> None:
         """Log a sentence, if there are any."""

@@ -44,6 +44,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "finetune": ("{}/model", "--data", "{}/table.csv", *QUICK, "--budget", "3s", "-o", "out"),
     "evaluate": ("{}/tuned", "--data", "{}/table.csv"),
     "predict": ("{}/tuned", "{}/new.csv", "-o", "out.jsonl"),
+    "encode": ("{}/model", "{}/new.csv", "--text", "text", "-o", "out.npy"),
     "fill": ("{}/model", "First the [MASK] woke up ."),
     "order": ("{}/model", "First the cat woke up .", "Last the cat went home ."),
     "shrink": ("{}/model", "--drop", "1", "-o", "out"),

@@ -1,29 +1,29 @@
 """``litebert fill``, ``order`` and ``predict``: texts from the command line, a file or standard input."""
 
-import csv
-import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from litebert import api
+from litebert.api import On, ShardRows, Workers
 from litebert.commands.show import AsJson, show_json
 from litebert.errors import InputError
 from litebert.parameters import DEVICE, Param, PathLike, checked, shown
 from litebert.terminal import LINES, expect_silence, prompt_for_texts
 
 if TYPE_CHECKING:
+    from litebert.batch_inference import Written
     from litebert.fill import Guess
     from litebert.model import Model
-    from litebert.tasks.examples import Item, ItemPrediction, TaskSpec
+    from litebert.tasks.examples import Item
 
 Source = Annotated[PathLike, Param("A shipped name, or the folder of a pretrained model.", positional=True)]
 Depth = Annotated[int | None, Param("Use only this many layers.", low=0)]
 OnDevice = Annotated[str, Param("auto (a GPU if there is one), cpu or cuda.", form=DEVICE)]
 
-FORMATS = ("jsonl", "csv", "tsv")
 MOST_AT_ONCE = 1024  # rows predicted together; fewer at first, so that the first answers come immediately
 
 
@@ -45,15 +45,13 @@ def fill(
     as_json: AsJson = False,
 ) -> None:
     """Predict the masked words in texts, or score a model on texts with known words."""
-    from litebert.api import load
-
     if sum((bool(texts), file is not None, cloze is not None)) > 1:
         raise InputError("give only one of texts, file and cloze")
     if cloze is not None:
-        _score(load(model, device=device), str(model), Path(cloze), top, depth, as_json)
+        _score(api.load(model, device=device), str(model), Path(cloze), top, depth, as_json)
         return
     lines = list(texts or _lines(file))
-    loaded = load(model, device=device)
+    loaded = api.load(model, device=device)
     mask = loaded.tokenizer.mask_token if loaded.tokenizer else None
     without = next((line for line in lines if mask and mask not in line), None)
     if without is not None:
@@ -82,12 +80,10 @@ def order(
     as_json: AsJson = False,
 ) -> None:
     """Predict which of two neighbouring texts comes first, with the sentence-order head."""
-    from litebert.api import load
-
     if texts and (file is not None or len(texts) != 2):
         raise InputError("give two texts, or a file of lines with a tab between the two")
     pairs = [(texts[0], texts[1])] if texts else [_pair(line) for line in _lines(file)]
-    found = list(zip(pairs, load(model, device=device).order(pairs, depth=depth), strict=True))
+    found = list(zip(pairs, api.load(model, device=device).order(pairs, depth=depth), strict=True))
     if as_json:
         show_json([{"first": first, "second": second, "in_order": share} for (first, second), share in found])
         return
@@ -151,98 +147,79 @@ def predict(
     model: Annotated[PathLike, Param("A fine-tuned model or run folder.", positional=True)],
     file: Annotated[
         PathLike | None,
-        Param("Texts: .txt (one per line), .jsonl, .csv, .tsv, .xlsx; default: standard input.", positional=True),
+        Param(
+            "Texts: a file, folder, glob or URL of .txt (one per line), .jsonl, .csv, .tsv, .parquet or .xlsx; "
+            "default: standard input.",
+            positional=True,
+        ),
     ] = None,
     *,
     text: Annotated[str | None, Param("Columns with the text (default: those of the training data).")] = None,
-    out: Annotated[PathLike | None, Param("Write here instead of standard output.", short="o")] = None,
-    format: Annotated[
-        Literal["jsonl", "csv", "tsv"] | None, Param("jsonl, csv or tsv (default: by the name of out, else jsonl).")
+    out: Annotated[
+        PathLike | None,
+        Param(
+            "Write to this file, or (without a suffix) to a folder of shards, which the same command resumes.",
+            short="o",
+        ),
     ] = None,
+    format: Annotated[
+        Literal["jsonl", "csv", "tsv", "parquet"] | None,
+        Param("jsonl, csv, tsv or parquet (default: by the name of out; in a folder that of the texts; else jsonl)."),
+    ] = None,
+    shard_rows: ShardRows = None,
     depth: Annotated[int | None, Param("Use only this many layers.", low=1)] = None,
     exits: Annotated[bool, Param("Exit early by the rule stored with the model (`litebert exits`).")] = False,
     windows: Annotated[bool, Param("Read long texts in overlapping windows instead of cutting them.")] = False,
     device: OnDevice = "auto",
+    workers: Workers = 0,
+    on: On = "here",
 ) -> None:
     """Predict labels and probabilities: one row per text, in the order of the texts."""
-    output, source = (None if path is None else Path(path) for path in (out, file))
-    chosen = format or (output.suffix.removeprefix(".") if output else "jsonl")
-    if chosen not in FORMATS:
-        raise InputError(f"format is '{chosen}' but must be one of {', '.join(FORMATS)}", parameter="format")
-    if output is not None and not output.absolute().parent.is_dir():
-        raise InputError(f"there is no folder '{output.absolute().parent}' to write {output.name} to")
-    from litebert.api import load
-    from litebert.runs import new_file
-    from litebert.tasks.tables import read_inputs
-    from litebert.terminal import progress
-
-    loaded = load(model, device=device, depth=depth)
-    spec = loaded.required_task("predict")
-    long = loaded.long_texts()
-
-    def predict_items(some: "list[Item]", report: "Callable[[int], None]" = lambda _: None) -> "list[ItemPrediction]":
-        found = loaded.predict_items(some, report=report, exits=exits, windows=windows)
-        long.add(found)
-        return found
-
-    if source is None:
+    if file is None:
         prompt_for_texts()
-    items = read_inputs(source, spec, text=text)
-    if output is None:
-        if not _write(sys.stdout, items, predict_items, spec, chosen):
-            typer.echo(f"nothing was predicted: {source or 'standard input'} holds no texts", err=True)
-        long.report()
+    source = file or "-"
+    if out is not None:
+        show_written(
+            api.predict(
+                model,
+                source,
+                out,
+                text=text,
+                format=format,
+                shard_rows=shard_rows,
+                depth=depth,
+                exits=exits,
+                windows=windows,
+                device=device,
+                workers=workers,
+                on=on,
+            )
+        )
         return
-    count = 0
-    with new_file(output) as handle, progress() as show:
+    if format == "parquet" or shard_rows or workers or on != "here":
+        raise InputError("parquet, shard_rows, workers and on need out; name a file or a folder")
+    from litebert.batch_inference import label_head, label_lines
+    from litebert.tasks.tables import read_inputs
 
-        def predict_some(some: "list[Item]") -> "list[ItemPrediction]":
-            nonlocal count
-            found = predict_items(some, report=lambda done: show(f"{count + done:,} texts"))
-            count += len(some)
-            return found
-
-        _write(handle, items, predict_some, spec, chosen)
-    typer.echo(f"wrote {count:,} predictions to {output}", err=True)
-    long.report()
-
-
-def _write(
-    handle: IO[str],
-    items: "Iterator[Item]",
-    predict_some: "Callable[[list[Item]], list[ItemPrediction]]",
-    note: "TaskSpec",
-    form: str,
-) -> int:
-    """Write predictions as items come; returns the number of items."""
-    from litebert.tasks.kinds import KINDS
-
-    writer = csv.writer(handle, delimiter="\t" if form == "tsv" else ",", lineterminator="\n")
-    kind = KINDS[note.kind]
-    names = kind.probability_names(note)
-    if form != "jsonl":
-        writer.writerow(["key", "label", *names])
-    count = 0
-    for some in _portions(items):
-        for item, found in zip(some, predict_some(some), strict=True):
-            label = kind.written(found.label, item, note.labels)
-            if form == "jsonl":
-                row: dict[str, Any] = {"key": found.key, "label": label}
-                shares = [round(share, 6) for share in found.probabilities]
-                if found.cut:
-                    row["cut"] = True
-                if found.windows > 1:
-                    row["windows"] = found.windows
-                if shares:
-                    row["probabilities"] = dict(zip(names, shares, strict=False)) if names else shares
-                handle.write(json.dumps(row, ensure_ascii=False) + "\n")
-            else:
-                shown = ";".join(label) if isinstance(label, list) else label
-                writer.writerow([found.key, shown, *(f"{share:.6f}" for share in found.probabilities[: len(names)])])
-        count += len(some)
-        handle.flush()
+    loaded = api.load(model, device=device, depth=depth)
+    spec, form, long = loaded.required_task("predict"), format or "jsonl", loaded.long_texts()
+    sys.stdout.write(label_head(spec, form))
+    for items in _portions(read_inputs(source, spec, text=text)):
+        found = loaded.predict_items(items, exits=exits, windows=windows)
+        sys.stdout.write(label_lines(items, found, spec, form))
+        sys.stdout.flush()
         expect_silence(LINES)
-    return count
+        long.add(found)
+    long.report()
+    if not long.count:
+        typer.echo(f"nothing was predicted: {file or 'standard input'} holds no texts", err=True)
+
+
+def show_written(written: "Written") -> None:
+    """What was written, on standard error: standard output is for answers."""
+    files = "" if written.files == 1 else f" ({written.files:,} shards)"
+    there = f"; {written.skipped:,} of them were there already" if written.skipped else ""
+    typer.echo(f"wrote {written.rows:,} {written.what} to {written.out}{files}{there}", err=True)
 
 
 def _portions(items: "Iterator[Item]") -> "Iterator[list[Item]]":

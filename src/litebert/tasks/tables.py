@@ -207,7 +207,11 @@ def input_files(source: Source | None) -> list[Path]:
         return [STANDARD_INPUT]
     if not isinstance(source, str | Path):
         return []
-    return find_files(str(source), (*SUFFIXES, ".txt"), f"{', '.join(SUFFIXES)}, .txt", ignored=(".", "_"))
+    found = find_files(str(source), (*SUFFIXES, ".txt"), f"{', '.join(SUFFIXES)}, .txt", ignored=(".", "_"))
+    for path in found:
+        if path != STANDARD_INPUT and not path.is_file():  # a pipe or a device may never end
+            raise InputError(f"there is no file '{path}'; give - for what comes through a pipe")
+    return found
 
 
 ItemsOfFile = Generator[Item, None, tuple[int, Names]]  # ends with the rows so far and the columns of texts
