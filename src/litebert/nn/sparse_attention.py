@@ -1,10 +1,10 @@
 """Attention of tokens that see a window or a block and a few global tokens, over packed sequences: linear in length.
 
 Global tokens see everything, and everything sees them. Windows and blocks lie on the row of the other tokens, so that
-no pair is counted twice. What the others get of their neighbours and what they get of the global tokens is joined by
-the softmax sums of both. On a CPU that is done chunk by chunk with the fused kernel, where the data lies. On CUDA it is
-three calls of variable-length flash attention: the others among themselves, the others at the global tokens, the global
-tokens at everything. One operator does all of it, and keeps no more for the backward pass than full attention does.
+no pair is counted twice. On a CPU the fused kernel is called once for each chunk of queries. On CUDA there are three
+calls of variable-length flash attention: the others among themselves, the others at the global tokens, the global
+tokens at everything; what the others get of the first two is joined by the softmax sums. One operator does all of it,
+and keeps no more for the backward pass than full attention does.
 
 T tokens, S sequences, A heads, D head width, G global tokens.
 """
@@ -73,9 +73,23 @@ class _Run:
         rows = x[self.start : self.start + self.count * self.length].unflatten(0, (self.count, self.length))
         return rows[:, places].transpose(1, 2)
 
+    def keys(self, x: Tensor, places: slice) -> Tensor:
+        """The global tokens, then these places: a view where they are neighbours."""
+        if places.start == self.glob:
+            return self.view(x, slice(0, places.stop))
+        parts = [self.view(x, slice(0, self.glob)), self.view(x, places)]
+        return torch.cat(parts, 2) if self.glob else parts[1]
+
+    def add_to_keys(self, whole: Tensor, places: slice, piece: Tensor) -> None:
+        """Add the gradients of ``keys`` to those of the tokens."""
+        self.view(whole, slice(0, self.glob)).add_(piece[:, :, : self.glob])
+        self.view(whole, places).add_(piece[:, :, self.glob :])
+
     def pieces(self, pattern: Pattern) -> Iterator[tuple[slice, slice, Tensor | None]]:
-        """The queries and keys of every dense piece of the other tokens, and what to add to its scores."""
+        """Dense pieces: queries, what they see beside the global tokens, and a mask. Global queries see everything."""
         first, length = self.glob, self.length
+        if first:
+            yield slice(0, first), slice(first, length), None
         if pattern.kind == "block":
             opening = pattern.size // 2 if pattern.shifted else pattern.size
             bounds = [first, *range(first + opening, length, pattern.size), length]
@@ -90,7 +104,7 @@ class _Run:
                 yield (
                     slice(begin, end),
                     slice(low, high),
-                    _band_mask(end - begin, high - low, begin - low, pattern.size),
+                    _band_mask(end - begin, high - low, begin - low, pattern.size, first),
                 )
 
 
@@ -107,10 +121,11 @@ def _runs(starts: Tensor, globs: Tensor) -> list[_Run]:
 
 
 @lru_cache(maxsize=64)
-def _band_mask(rows: int, columns: int, ahead: int, window: int) -> Tensor:
-    """(rows, columns) minus infinity beyond the window, where the first row is at column ``ahead``."""
+def _band_mask(rows: int, columns: int, ahead: int, window: int, glob: int) -> Tensor:
+    """(rows, glob + columns) minus infinity beyond the window; the first row is at column ``ahead`` of the others."""
     away = (torch.arange(rows)[:, None] + ahead - torch.arange(columns)).abs()
-    return torch.zeros(rows, columns).masked_fill(away > window, float("-inf"))
+    band = torch.zeros(rows, columns).masked_fill(away > window, float("-inf"))
+    return torch.cat([torch.zeros(rows, glob), band], 1)
 
 
 def _fused(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -123,19 +138,10 @@ def _near_on_cpu(q: Tensor, k: Tensor, v: Tensor, runs: list[_Run], pattern: Pat
     """The attended values and the logarithms of the softmax sums (T, A), global tokens first in every sequence."""
     out, sums = torch.empty_like(q), q.new_empty(q.shape[:2])
     for run in runs:
-        glob, every = slice(0, run.glob), slice(0, run.length)
         for places, seen, mask in run.pieces(pattern):
-            asked = run.view(q, places)
-            parts = [_fused(asked, run.view(k, seen), run.view(v, seen), mask)]
-            if run.glob:
-                parts.append(_fused(asked, run.view(k, glob), run.view(v, glob)))
-            found, found_sums = _joined(parts)
+            found, found_sums = _fused(run.view(q, places), run.keys(k, seen), run.keys(v, seen), mask)
             run.view(out, places).copy_(found)
             run.view(sums, places).copy_(found_sums)
-        if run.glob:
-            found, found_sums = _fused(run.view(q, glob), run.view(k, every), run.view(v, every))
-            run.view(out, glob).copy_(found)
-            run.view(sums, glob).copy_(found_sums)
     return out, sums
 
 
@@ -151,22 +157,18 @@ def _near_on_cpu_backward(
 ) -> Grads:
     grads = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
     for run in runs:
-
-        def add(places: slice, seen: slice, mask: Tensor | None) -> None:
-            asked = (run.view(grad, places), run.view(q, places), run.view(k, seen), run.view(v, seen))  # noqa: B023
-            known = run.view(out, places), run.view(sums, places).contiguous()  # noqa: B023
-            pieces = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
-                *asked, *known, 0.0, False, attn_mask=None if mask is None else mask.to(q.dtype)
-            )
-            for whole, piece, at in zip(grads, pieces, (places, seen, seen), strict=True):
-                run.view(whole, at).add_(piece)  # noqa: B023
-
         for places, seen, mask in run.pieces(pattern):
-            add(places, seen, mask)
-            if run.glob:
-                add(places, slice(0, run.glob), None)
-        if run.glob:
-            add(slice(0, run.glob), slice(0, run.length), None)
+            found = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+                *(run.view(x, places) for x in (grad, q)),
+                *(run.keys(x, seen) for x in (k, v)),
+                run.view(out, places),
+                run.view(sums, places).contiguous(),
+                *(0.0, False),
+                attn_mask=None if mask is None else mask.to(q.dtype),
+            )
+            run.view(grads[0], places).add_(found[0])
+            for whole, piece in zip(grads[1:], found[1:], strict=True):
+                run.add_to_keys(whole, seen, piece)
     return grads
 
 
