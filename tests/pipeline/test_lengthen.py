@@ -96,6 +96,17 @@ def test_a_store_without_long_documents_is_refused(short, store, tmp_path):
         )
 
 
+def test_an_exported_long_model_reads_long_texts(longer, tmp_path):
+    pytest.importorskip("onnxruntime", reason="litebert[runtime] is not installed")
+    pytest.importorskip("onnx", reason="litebert[export] is not installed")
+    model = api.load(longer, device="cpu")
+    model.export(tmp_path / "small", bits=32, standard=False)
+    exported = api.load(tmp_path / "small")
+    text = "first the cat woke up . it sat in the barn all day . " * 12
+    assert exported.max_length == LONG and SHORT < len(model.tokenizer.encode(text).ids) < LONG
+    np.testing.assert_allclose(exported.encode(text), model.encode(text), atol=1e-4)
+
+
 @pytest.fixture(scope="module")
 def rows():
     """Texts whose label is in their last word, most of them longer than the short model reads."""
