@@ -271,12 +271,7 @@ class _Sessions:
             self._free.release()
 
     def _open(self, threads: int) -> Any:
-        try:
-            import onnxruntime as ort
-        except ImportError:
-            raise InputError(
-                "exported models are run by onnxruntime; install it with pip install 'litebert[runtime]'"
-            ) from None
+        ort = _onnxruntime()
         settings = ort.SessionOptions()
         settings.intra_op_num_threads, settings.inter_op_num_threads = threads, 1
         settings.add_session_config_entry("session.intra_op.allow_spinning", "0")  # leave the cores to others
@@ -296,11 +291,21 @@ class _Sessions:
             ) from None
 
 
+def _onnxruntime() -> Any:
+    """onnxruntime, which since 1.29 reports names and hashes of models to Microsoft unless it is told not to."""
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read when it is first imported
+    try:
+        import onnxruntime
+    except ImportError:
+        raise InputError(
+            "exported models are run by onnxruntime; install it with pip install 'litebert[runtime]'"
+        ) from None
+    return onnxruntime
+
+
 def _giving_back() -> Any:
     """What tells onnxruntime to give memory back after a run."""
-    import onnxruntime as ort
-
-    options = ort.RunOptions()
+    options = _onnxruntime().RunOptions()
     options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
     return options
 
