@@ -251,6 +251,7 @@ class Front:
             refusal = _as_refusal(error)
             if error is not refusal and refusal.status == 500:
                 log.error("unexpected error in request %s", note.id, exc_info=error)
+            refusal.__traceback__ = None  # or it and this frame are a cycle: what collects those stops the loop
             await answer_refusal(refusal, note, send_with_headers)
         finally:
             service.in_progress -= 1

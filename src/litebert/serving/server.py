@@ -5,6 +5,7 @@ load balancers notice, refuses new work, finishes all it has accepted, and ends.
 """
 
 import asyncio
+import gc
 import logging
 import logging.handlers
 import os
@@ -199,6 +200,8 @@ def serve_models(
         backlog=BACKLOG,
     )
     sys.setswitchinterval(SWITCH)
+    gc.collect()
+    gc.freeze()  # or each full collection would go through all modules and models: 35 ms in which the loop stands still
     raise_open_files()
     address, number = listening.getsockname()[:2]
     shown = f"[{address}]" if ":" in address else address

@@ -1,5 +1,7 @@
 """What a server refuses and how: keys, sizes, counts, times, overload; and what clients that misbehave cannot do."""
 
+import asyncio
+import gc
 import http.client
 import json
 import random
@@ -10,6 +12,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+
+import litebert
+from litebert.serving.app import Service, make_app
+from litebert.serving.messages import Limits
+from litebert.serving.served import Models, Served
+from litebert.serving.work import CPU, Workers, WorkQueue
 
 MB = 1 << 20
 
@@ -263,6 +271,47 @@ def test_sigterm_under_load_loses_nothing(serve, folders):
     assert before > 0 and len(statuses) > before
     assert {status for status, _ in statuses} <= {200, 503}
     assert any(connection == "close" for _, connection in statuses)
+
+
+WRONG = {"bad": b"{", "field": b'{"inputs": 3}', "empty": b'{"inputs": []}', "model": b'{"inputs": "a", "model": "x"}',
+         "large": b'{"inputs": "' + b"a" * 30_000 + b'"}'}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", WRONG.values(), ids=WRONG)
+def test_refusals_leave_nothing_to_collect(folders, body):
+    """What refers to itself is found by a search of all objects, during which nobody is answered."""
+    models = Models([Served("en", litebert.load(folders["en"], threads=1), "onnxruntime", CPU)])
+    queue = WorkQueue(1000, 1)
+    workers = Workers(queue, 1)
+    app = make_app(Service(models, queue, workers, Limits(payload=20_000)))
+    statuses = []
+
+    async def ask() -> None:
+        messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> dict:
+            return messages.pop() if messages else {"type": "http.disconnect"}
+
+        async def send(message: dict) -> None:
+            statuses.append(message.get("status"))
+
+        scope = {"type": "http", "method": "POST", "path": "/fill", "headers": [], "query_string": b"", "root_path": ""}
+        await app(scope, receive, send)
+
+    async def repeat() -> int:
+        await ask()  # the first sets things up
+        gc.collect()
+        for _ in range(10):
+            await ask()
+        return gc.collect()
+
+    gc.disable()
+    try:
+        assert asyncio.run(repeat()) == 0
+    finally:
+        gc.enable()
+        workers.close()
+    assert statuses[0] in (400, 404, 413, 422)
 
 
 def is_listening(server) -> bool:
