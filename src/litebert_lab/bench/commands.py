@@ -310,6 +310,9 @@ def serve(
     rounds: Annotated[int, typer.Option(min=1, help="How often each is repeated.")] = 3,
     overload: Annotated[float, typer.Option(help="Seconds of three times too many requests; 0: none.")] = 60.0,
     lengths: Annotated[float, typer.Option(help="Seconds of texts of random lengths; 0: none.")] = 60.0,
+    lengths_rate: Annotated[
+        float, typer.Option(min=0, help="Requests a second of them; 0: as many as are answered.")
+    ] = 0.0,
     minilm: Annotated[
         str, typer.Option(help="A sentence-transformers folder to serve beside other servers; empty: none.")
     ] = "",
@@ -335,6 +338,7 @@ def serve(
         rounds=rounds,
         overload=overload,
         lengths=lengths,
+        lengths_rate=lengths_rate,
         minilm=minilm,
         peers=tuple(name.strip() for name in peers.split(",") if name.strip()),
         pythons=parse_pythons(python_of or [], PEERS),

@@ -51,6 +51,7 @@ class ServeSettings:
     tokens: int = 26
     overload: float = 60.0
     lengths: float = 60.0
+    lengths_rate: float = 0.0  # requests a second of them; 0: as many as it answers
     minilm: str = ""  # the folder of a sentence-transformers model to serve by all; empty: none
     peers: tuple[str, ...] = tuple(PEERS)
     pythons: Mapping[str, str] | None = None
@@ -257,7 +258,8 @@ def _memory(memory: Sequence[float]) -> dict[str, float]:
 
 def _lengths(server: Running, tokenizer: Tokenizer, settings: ServeSettings) -> Any:
     """Texts of all lengths at several depths: whether memory grows from the first half of the time to the second."""
-    log.info(f"random lengths for {settings.lengths:g} s ...")
+    rate = settings.lengths_rate
+    log.info(f"random lengths for {settings.lengths:g} s{f', {rate:g} requests a second' if rate else ''} ...")
     draw = random.Random(0)
     texts = texts_of_lengths(tokenizer, [draw.randint(4, 510) for _ in range(400)], seed=1)
     bodies = [
@@ -266,11 +268,13 @@ def _lengths(server: Running, tokenizer: Tokenizer, settings: ServeSettings) -> 
         )
         for _ in range(3000)
     ]
+    mode = {"mode": "open", "rate": rate} if rate else {"connections": 4}
     with memory_of(server) as memory:
-        result = send(_load(server, bodies, settings, seconds=settings.lengths, connections=4))
+        result = send(_load(server, bodies, settings, seconds=settings.lengths, **mode))
         time.sleep(2.0)
     first, second = memory[1 : len(memory) // 2], memory[len(memory) // 2 : -1]
-    return {**result, "memory": {**_memory(memory), "first_half": max(first), "second_half": max(second)}}
+    halves = {"first_half": max(first), "second_half": max(second), "medians": [median(first), median(second)]}
+    return {**result, "memory": {**_memory(memory), **halves, "each_minute": memory[::60]}}
 
 
 def _sigterm(server: Running, texts: Sequence[str], settings: ServeSettings) -> Any:
@@ -357,13 +361,14 @@ def serve_report(found: dict[str, Any]) -> Report:
         said = notes([f"{found['throughput']['resident']:.0f} MB resident"])
         sections.append(Section(title="One text a request", items=[Table(rows=[head, *rows]), *said]))
     if "overload" in found:
-        sections.append(Section(title="Overload", items=notes(_overload_lines(found["overload"]))))
+        sections.append(Section(title="Overload", items=_overload_items(found["overload"])))
     if "lengths" in found:
         memory = found["lengths"]["memory"]
         lines = [
             f"{found['lengths']['seconds']:.0f} s: {found['lengths']['statuses']}",
             f"memory: {memory['start']:.0f} MB before, at most {memory['first_half']:.0f} MB in the first half and "
-            f"{memory['second_half']:.0f} MB in the second, {memory['end']:.0f} MB after",
+            f"{memory['second_half']:.0f} MB in the second (medians {memory['medians'][0]:.0f} and "
+            f"{memory['medians'][1]:.0f}), {memory['end']:.0f} MB after",
         ]
         sections.append(Section(title="Random lengths", items=notes(lines)))
     ended = found["sigterm"]
@@ -376,16 +381,22 @@ def serve_report(found: dict[str, Any]) -> Report:
     return Report(title=f"Serving {found['model']}", sections=sections, data=found)
 
 
-def _overload_lines(over: dict[str, Any]) -> list[str]:
-    refused, health, memory = over["refused"], over["health"], over["memory"]
-    return [
-        f"{over['rate']:.0f} requests a second (3 times what it answers), {over['seconds']:.0f} s: {over['statuses']}",
-        f"answered: p50 {over['answered']['p50']:.0f} ms, p99 {over['answered']['p99']:.0f} ms",
-        f"refused: p50 {refused.get('p50', 0):.1f} ms, p99 {refused.get('p99', 0):.1f} ms, "
-        f"at most {refused.get('longest', 0):.0f} ms",
-        f"/health: p50 {health['p50']:.1f} ms, p99 {health['p99']:.1f} ms, at most {health['longest']:.0f} ms",
+def _overload_items(over: dict[str, Any]) -> list[Any]:
+    """What the server took, from sent to there, and what its client saw, which is late itself."""
+    rows = [["", "server p50 ms", "p99", "longest", "seen p50", "p99", "longest", "sent late p99", "read late p99"]]
+    for name in ("answered", "refused", "health"):
+        if times := over[name]:
+            figures = [one[key] for one in (times, times["seen"]) for key in ("p50", "p99", "longest")]
+            figures += [times[late]["p99"] for late in ("send_late", "read_late")]
+            rows.append([name, *(f"{figure:.1f}" for figure in figures)])
+    memory, what = over["memory"], f"{over['rate']:.0f} requests a second, 3 times what it answers"
+    lines = [
+        f"{what}, {over['seconds']:.0f} s: {over['statuses']}, {over['unanswered']} unanswered",
+        "server: from when a request is sent until its answer is there; seen: from when it was due until it was read",
+        f"the client used {over['client_cores']:.2f} of a core",
         f"memory: {memory['start']:.0f} MB, at most {memory['most']:.0f} MB, {memory['end']:.0f} MB at the end",
     ]
+    return [Table(rows=rows), *notes(lines)]
 
 
 def _peer_items(peers: dict[str, Any]) -> list[Any]:

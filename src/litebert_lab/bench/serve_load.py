@@ -1,13 +1,19 @@
 """A load generator for HTTP servers, in a process of its own: it prints what came back, and how soon, as JSON.
 
 ``closed``: each connection sends its next request when the last is answered, which finds the most that a server does.
-``open``: requests begin at constant intervals whatever became of those before, on as many connections as that takes;
-times count from when a request was due, so that a server that stalls is seen to stall. Beside both, ``/health`` is
-asked on a connection of its own. Standard library only, so that any interpreter can run it.
+``open``: requests begin at constant intervals whatever became of those before, on as many connections as that takes.
+Beside both, ``/health`` is asked on a connection of its own. Standard library only, so that any interpreter can run it.
+
+Client and server share the cores, so each can make the other late. A server's time counts from when a request is sent
+(or its new connection begun) until the last byte of the answer reaches the socket, which Linux notes for every packet;
+for how long the answer then lies there does not count. How late this process is itself is reported beside it:
+``send_late`` against the schedule, ``read_late`` after the answer was there; ``seen`` is all of it, from due to read.
 """
 
-import asyncio
 import json
+import select
+import socket
+import struct
 import sys
 import time
 from collections import Counter
@@ -17,6 +23,9 @@ from typing import Any
 
 MOST = 1000  # connections
 PATIENCE = 60.0  # seconds for an answer
+TIMESTAMP = getattr(socket, "SO_TIMESTAMPNS", 35)  # Linux: when a packet came, by the clock of the day
+STAMP = struct.Struct("ll")
+HEALTH_EACH = 0.1  # seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,159 +43,212 @@ class Load:
 
 
 @dataclass
-class Tally:
-    """What came back."""
+class Times:
+    """Of answers of a kind, in seconds: what the server took, how late the client was, and both."""
 
-    statuses: Counter[str] = field(default_factory=Counter)
-    times: dict[str, list[float]] = field(default_factory=dict)
-    health: list[float] = field(default_factory=list)
-    unanswered: int = 0  # requests that were sent in full, and whose connection ended without an answer
-    most_connections: int = 0
+    server: list[float] = field(default_factory=list)
+    send_late: list[float] = field(default_factory=list)
+    read_late: list[float] = field(default_factory=list)
 
-    def add(self, status: str, seconds: float) -> None:
-        """Count an answer."""
-        self.statuses[status] += 1
-        self.times.setdefault(status, []).append(seconds)
+    def spreads(self) -> dict[str, Any]:
+        """The spread of each, the server's at the top; empty of no answers."""
+        if not self.server:
+            return {}
+        seen = [sum(parts) for parts in zip(self.server, self.send_late, self.read_late, strict=True)]
+        late = {"send_late": self.send_late, "read_late": self.read_late, "seen": seen}
+        return spread(self.server) | {name: spread(times) for name, times in late.items()}
 
 
 class Connection:
     """HTTP/1.1 on one connection, a request at a time."""
 
-    def __init__(self, port: int) -> None:
-        self.port = port
-        self.reader: asyncio.StreamReader | None = None
-        self.writer: asyncio.StreamWriter | None = None
+    def __init__(self, port: int, poll: select.epoll) -> None:
+        self.poll = poll
+        self.socket = socket.create_connection(("127.0.0.1", port), PATIENCE)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.setsockopt(socket.SOL_SOCKET, TIMESTAMP, 1)
+        self.number = self.socket.fileno()
+        poll.register(self.number, select.EPOLLIN)
+        self.kind: Kind | None = None  # of the request that is not answered yet
+        self.due = self.sent = 0.0
+        self.received = b""
 
-    async def ask(self, head: bytes, body: bytes) -> str:
-        """Send a request and read all of its answer: the status."""
-        if self.writer is None or self.writer.is_closing() or (self.reader and self.reader.at_eof()):
-            self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
-        assert self.reader is not None
-        self.writer.write(head + body)
-        heading = await self.reader.readuntil(b"\r\n\r\n")
+    def send(self, request: bytes, kind: "Kind", due: float, sent: float) -> None:
+        """Send a request."""
+        self.kind, self.due, self.sent, self.received = kind, due, sent, b""
+        self.socket.sendall(request)
+
+    def receive(self) -> tuple[str, float] | None:
+        """Read what is there: the status, and for how long the answer lay there; None where it is not whole."""
+        data, notes, _, _ = self.socket.recvmsg(1 << 18, 64)
+        today = time.time()
+        if not data:
+            raise ConnectionError("closed")
+        self.received += data
+        heading, end, body = self.received.partition(b"\r\n\r\n")
         lines = heading.lower().split(b"\r\n")
-        length = next((int(line[15:]) for line in lines if line.startswith(b"content-length:")), 0)
-        if any(line.startswith(b"transfer-encoding: chunked") for line in lines):
-            await self._chunks()
-        else:
-            await self.reader.readexactly(length)
+        length = next((int(line[15:]) for line in lines if line.startswith(b"content-length:")), None)
+        whole = body.endswith(b"0\r\n\r\n") if length is None else len(body) >= length
+        if not (end and whole):
+            return None
         if b"connection: close" in lines:
             self.close()
-        return heading[9:12].decode()
+        stamps = [STAMP.unpack(note[: STAMP.size]) for level, _, note in notes if level == socket.SOL_SOCKET]
+        lain = max(today - stamps[0][0] - stamps[0][1] / 1e9, 0.0) if stamps else 0.0
+        return heading[9:12].decode(), lain
 
-    async def _chunks(self) -> None:
-        assert self.reader is not None
-        while size := int(await self.reader.readline(), 16):
-            await self.reader.readexactly(size + 2)
-        await self.reader.readline()
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be used again."""
+        return self.socket.fileno() >= 0
 
     def close(self) -> None:
-        """End it; the next request opens another."""
-        if self.writer is not None:
-            self.writer.close()
-        self.writer = None
+        """End it; the poll forgets it by itself."""
+        self.socket.close()
+
+
+@dataclass
+class Kind:
+    """Requests that are counted together, and their connections that are free."""
+
+    requests: Sequence[bytes]
+    times: dict[str, Times] = field(default_factory=dict)  # by status
+    free: list[Connection] = field(default_factory=list)
+    sent: int = 0
+
+    def next(self) -> bytes:
+        """The next request, in turn."""
+        self.sent += 1
+        return self.requests[(self.sent - 1) % len(self.requests)]
 
 
 class Generator:
-    """Sends a load."""
+    """Sends a load, in one thread that waits for answers and for what is due next."""
 
     def __init__(self, load: Load) -> None:
-        self.load, self.tally = load, Tally()
-        self.bodies = [body.encode() for body in load.bodies]
-        self.sent = 0
+        self.load = load
+        self.main = Kind([_request("POST", load.path, body.encode()) for body in load.bodies])
+        self.health = Kind([_request("GET", load.health, b"")])
+        self.statuses: Counter[str] = Counter()
+        self.unanswered = 0  # requests that were sent in full, and whose connection ended without an answer
+        self.poll = select.epoll()
+        self.connections: dict[int, Connection] = {}
+        self.waiting = self.most_waiting = 0
 
-    def head(self, method: str, path: str, length: int) -> bytes:
-        """The headers of a request."""
-        return (
-            f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {length}\r\n\r\n"
-        ).encode()
-
-    async def one(self, connection: Connection, due: float) -> bool:
-        """Send the next request; whether the server is still there."""
-        body = self.bodies[self.sent % len(self.bodies)]
-        self.sent += 1
-        try:
-            async with asyncio.timeout(PATIENCE):
-                status = await connection.ask(self.head("POST", self.load.path, len(body)), body)
-        except ConnectionRefusedError:
-            self.tally.statuses["refused"] += 1
-            return False
-        except (OSError, asyncio.IncompleteReadError, TimeoutError) as error:
-            connection.close()
-            self.tally.unanswered += 1
-            self.tally.statuses[type(error).__name__] += 1
-            return True
-        self.tally.add(status, time.perf_counter() - due)
-        return True
-
-    async def closed(self) -> None:
-        """As many requests as the connections can."""
-        until = time.perf_counter() + self.load.seconds
-
-        async def client() -> None:
-            connection = Connection(self.load.port)
-            while (now := time.perf_counter()) < until and await self.one(connection, now):
-                pass
-            connection.close()
-
-        await asyncio.gather(*(client() for _ in range(self.load.connections)))
-
-    async def open(self) -> None:
-        """Requests at a constant rate."""
-        free: list[Connection] = []
-        running: set[asyncio.Task[None]] = set()
-        begun = time.perf_counter()
-
-        async def client(due: float) -> None:
-            connection = free.pop() if free else Connection(self.load.port)
-            await self.one(connection, due)
-            free.append(connection)
-
-        for number in range(int(self.load.seconds * self.load.rate)):
-            due = begun + number / self.load.rate
-            if (early := due - time.perf_counter()) > 0:
-                await asyncio.sleep(early)
-            if len(running) >= MOST:
-                self.tally.statuses["not sent"] += 1
-                continue
-            task = asyncio.create_task(client(due))
-            running.add(task)
-            task.add_done_callback(running.discard)
-            self.tally.most_connections = max(self.tally.most_connections, len(running))
-        await asyncio.gather(*running)
-
-    async def watch(self) -> None:
-        """Ask for the health of the server ten times a second."""
-        connection = Connection(self.load.port)
-        while True:
-            begun = time.perf_counter()
-            try:
-                status = await connection.ask(self.head("GET", self.load.health, 0), b"")
-                self.tally.health.append(time.perf_counter() - begun if status == "200" else PATIENCE)
-            except (OSError, asyncio.IncompleteReadError):
-                connection.close()
-            await asyncio.sleep(max(0.0, 0.1 - (time.perf_counter() - begun)))
-
-    async def run(self) -> dict[str, Any]:
+    def run(self) -> dict[str, Any]:
         """Send everything; the figures."""
-        watcher = asyncio.create_task(self.watch()) if self.load.health else None
-        begun = time.perf_counter()
-        await (self.open() if self.load.mode == "open" else self.closed())
+        begun, used = time.perf_counter(), time.process_time()
+        if self.load.mode == "open":
+            self._open(begun)
+        else:
+            self._closed(begun + self.load.seconds)
         seconds = time.perf_counter() - begun
-        if watcher is not None:
-            watcher.cancel()
-        good = self.tally.times.get("200", [])
+        good = self.main.times.get("200", Times())
         return {
             "seconds": seconds,
-            "per_second": len(good) / seconds,
-            "statuses": dict(self.tally.statuses),
-            "answered": spread(good),
-            "refused": spread(self.tally.times.get("429", [])),
-            "health": spread(self.tally.health),
-            "unanswered": self.tally.unanswered,
-            "most_connections": self.tally.most_connections,
+            "per_second": len(good.server) / seconds,
+            "statuses": dict(self.statuses),
+            "answered": good.spreads(),
+            "refused": self.main.times.get("429", Times()).spreads(),
+            "health": self.health.times.get("200", Times()).spreads(),
+            "unanswered": self.unanswered,
+            "most_connections": self.most_waiting,
+            "client_cores": (time.process_time() - used) / seconds,
         }
+
+    def _closed(self, until: float) -> None:
+        """As many requests as the connections can, until a time, or until the server takes no more connections."""
+        while (now := time.perf_counter()) < until and not self.statuses["refused"]:
+            while self.waiting < self.load.connections and not self.statuses["refused"]:
+                self._send(self.main, now)
+            self._receive(until - now)
+        self._await(until + PATIENCE)
+
+    def _open(self, begun: float) -> None:
+        """Requests at a constant rate."""
+        load = self.load
+        checks = int(load.seconds / HEALTH_EACH) if load.health else 0
+        due = [(begun + number / load.rate, self.main) for number in range(int(load.seconds * load.rate))]
+        due += [(begun + number * HEALTH_EACH, self.health) for number in range(checks)]
+        due.sort(key=lambda one: -one[0])
+        while due:
+            early = due[-1][0] - time.perf_counter()
+            if early <= 0:
+                at, kind = due.pop()
+                if self.waiting < MOST:
+                    self._send(kind, at)
+                else:
+                    self.statuses["not sent"] += 1
+            self._receive(early)  # after each that is late, too, so that answers are not read late for it
+        self._await(begun + load.seconds + PATIENCE)
+
+    def _await(self, until: float) -> None:
+        """Wait for the last answers; what has none by then never gets one."""
+        while self.waiting and time.perf_counter() < until:
+            self._receive(1.0)
+        for connection in self.connections.values():
+            if connection.kind is not None:
+                self._lose(connection, TimeoutError())
+
+    def _send(self, kind: Kind, due: float) -> None:
+        sent = time.perf_counter()
+        try:
+            connection = kind.free.pop() if kind.free else Connection(self.load.port, self.poll)
+        except ConnectionRefusedError:
+            self.statuses["refused"] += 1
+            return
+        self.connections[connection.number] = connection
+        self.waiting += 1
+        self.most_waiting = max(self.most_waiting, self.waiting)
+        try:
+            connection.send(kind.next(), kind, due, sent)
+        except OSError as error:
+            self._lose(connection, error)
+
+    def _receive(self, seconds: float) -> None:
+        """Wait for answers, at most so long."""
+        for number, _ in self.poll.poll(min(max(seconds, 0.0), 1.0)):
+            connection = self.connections[number]
+            try:
+                found = connection.receive()
+            except OSError as error:
+                self._lose(connection, error)
+            else:
+                if found is not None:
+                    self._count(connection, *found)
+
+    def _count(self, connection: Connection, status: str, lain: float) -> None:
+        now, kind = time.perf_counter(), connection.kind
+        assert kind is not None
+        connection.kind = None
+        self.waiting -= 1
+        if connection.is_open:
+            kind.free.append(connection)
+        if kind is self.main:
+            self.statuses[status] += 1
+        read_late = min(lain, now - connection.sent)
+        times = kind.times.setdefault(status, Times())
+        times.server.append(now - connection.sent - read_late)
+        times.send_late.append(connection.sent - connection.due)
+        times.read_late.append(read_late)
+
+    def _lose(self, connection: Connection, error: OSError) -> None:
+        """The server ended a connection, which is fine between requests."""
+        connection.close()
+        if connection.kind is None:
+            for kind in (self.main, self.health):
+                kind.free = [one for one in kind.free if one is not connection]
+            return
+        self.waiting -= 1
+        if connection.kind is self.main:
+            self.unanswered += 1
+            self.statuses[type(error).__name__] += 1
+        connection.kind = None
+
+
+def _request(method: str, path: str, body: bytes) -> bytes:
+    head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 def spread(times: Sequence[float]) -> dict[str, float]:
@@ -202,4 +264,4 @@ def spread(times: Sequence[float]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(Generator(Load(**json.loads(sys.stdin.read()))).run())))
+    print(json.dumps(Generator(Load(**json.loads(sys.stdin.read()))).run()))
