@@ -189,7 +189,7 @@ def named_source(words: str) -> tuple[str, str]:
         return name, source
     path = Path(words)
     place = path if path.name not in UNNAMED else path.absolute().parent
-    return place.name or words, words
+    return place.name or path.name or words, words
 
 
 def shown(value: Any) -> str:

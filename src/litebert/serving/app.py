@@ -30,7 +30,7 @@ from litebert.pages.served import page_html
 from litebert.serving import messages, questions
 from litebert.serving.messages import Limits, Refusal, encode
 from litebert.serving.metrics import CONTENT_TYPE, Metrics
-from litebert.serving.openapi import docs_page, openapi
+from litebert.serving.openapi import ROUTES, docs_page, openapi
 from litebert.serving.served import Models
 from litebert.serving.work import Job, Workers, WorkQueue, too_late
 from litebert.version import __version__
@@ -44,14 +44,15 @@ PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'n
 log = logging.getLogger(__name__)
 access = logging.getLogger("litebert.access")
 
-QUESTIONS: Mapping[str, tuple[type[messages.Request], type[questions.ModelQuestion[Any]]]] = {
-    "/v1/embeddings": (messages.EmbeddingsRequest, questions.Embeddings),
-    "/predict": (messages.PredictRequest, questions.Predict),
-    "/fill": (messages.FillRequest, questions.Fill),
-    "/order": (messages.OrderRequest, questions.Order),
-    "/rerank": (messages.RerankRequest, questions.Rerank),
-    "/tokenize": (messages.TokenizeRequest, questions.Tokenize),
+QUESTIONS: Mapping[str, type[questions.ModelQuestion[Any]]] = {
+    "/v1/embeddings": questions.Embeddings,
+    "/predict": questions.Predict,
+    "/fill": questions.Fill,
+    "/order": questions.Order,
+    "/rerank": questions.Rerank,
+    "/tokenize": questions.Tokenize,
 }
+DECODERS = {route: msgspec.json.Decoder(request) for route, (_, request, _, _) in ROUTES.items()}
 
 
 class Gone(Exception):  # noqa: N818  # nobody is there to be told of an error
@@ -82,7 +83,6 @@ class Service:
         self.in_progress = 0
         self.receiving = 0  # bytes of bodies that are being received
         self.ready, self.accepting = True, True
-        self.decoders = {route: msgspec.json.Decoder(kind) for route, (kind, _) in QUESTIONS.items()}
 
     # Routes
 
@@ -92,8 +92,8 @@ class Service:
         if not self.accepting:
             raise Refusal(503, "draining", "the server is shutting down; ask another one", retry_after=1)
         body = await self._body(request)
-        asked = messages.read_body(self.decoders[route], body)
-        question = QUESTIONS[route][1](asked, self.models, self.limits)
+        asked = messages.read_body(DECODERS[route], body)
+        question = QUESTIONS[route](asked, self.models, self.limits)
         note.model, note.texts = question.model, len(question.texts)
         wanted = getattr(asked, "timeout", None) or self.limits.timeout
         answer, job = await self._work(question, request, min(wanted, self.limits.timeout))

@@ -6,11 +6,12 @@ people in docs/serve.md and for programs at ``/openapi.json`` (made from these t
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
 
 Body = TypeVar("Body", bound="Request")
+Result = TypeVar("Result")
 _AT = re.compile(r" - at `([^`]*)`$")  # where msgspec says what is wrong
 _FIELD = re.compile(r"\$\.(\w+)(?:\[(\d+)\])?")
 _UNKNOWN = re.compile(r"unknown field `(.*?)`")
@@ -151,6 +152,14 @@ class Usage(msgspec.Struct, kw_only=True):
     tokens: int
 
 
+class Answer(msgspec.Struct, Generic[Result], kw_only=True):
+    """Of all routes but embeddings."""
+
+    model: str
+    results: list[Result]
+    usage: Usage
+
+
 class Embedding(msgspec.Struct, kw_only=True):
     object: str = "embedding"
     index: int
@@ -177,12 +186,6 @@ class PredictResult(msgspec.Struct, kw_only=True, omit_defaults=True):
     end: int | None = None
 
 
-class PredictAnswer(msgspec.Struct, kw_only=True):
-    model: str
-    results: list[PredictResult]
-    usage: Usage
-
-
 class GuessResult(msgspec.Struct, kw_only=True):
     token: str
     id: int
@@ -194,20 +197,8 @@ class FillResult(msgspec.Struct, kw_only=True):
     masks: list[list[GuessResult]]
 
 
-class FillAnswer(msgspec.Struct, kw_only=True):
-    model: str
-    results: list[FillResult]
-    usage: Usage
-
-
 class OrderResult(msgspec.Struct, kw_only=True):
     in_order: float
-
-
-class OrderAnswer(msgspec.Struct, kw_only=True):
-    model: str
-    results: list[OrderResult]
-    usage: Usage
 
 
 class Document(msgspec.Struct, kw_only=True):
@@ -220,22 +211,10 @@ class RerankResult(msgspec.Struct, kw_only=True, omit_defaults=True):
     document: Document | None = None
 
 
-class RerankAnswer(msgspec.Struct, kw_only=True):
-    model: str
-    results: list[RerankResult]
-    usage: Usage
-
-
 class TokenizeResult(msgspec.Struct, kw_only=True):
     ids: list[int]
     tokens: list[str]
     segments: list[int]
-
-
-class TokenizeAnswer(msgspec.Struct, kw_only=True):
-    model: str
-    results: list[TokenizeResult]
-    usage: Usage
 
 
 class TaskInfo(msgspec.Struct, kw_only=True):

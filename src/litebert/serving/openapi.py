@@ -9,7 +9,7 @@ import msgspec
 from litebert.serving import messages
 from litebert.version import __version__
 
-ROUTES: Mapping[str, tuple[str, type[msgspec.Struct], type[msgspec.Struct], dict[str, Any]]] = {
+ROUTES: Mapping[str, tuple[str, type[messages.Request], type[msgspec.Struct], dict[str, Any]]] = {
     "/v1/embeddings": (
         "A vector for each text, in OpenAI's shape.",
         messages.EmbeddingsRequest,
@@ -19,31 +19,31 @@ ROUTES: Mapping[str, tuple[str, type[msgspec.Struct], type[msgspec.Struct], dict
     "/predict": (
         "Labels with probabilities, numbers, options or answers, by a fine-tuned model.",
         messages.PredictRequest,
-        messages.PredictAnswer,
+        messages.Answer[messages.PredictResult],
         {"inputs": ["Where is my parcel?", "A refund, please."]},
     ),
     "/fill": (
         "The likeliest words for each mask.",
         messages.FillRequest,
-        messages.FillAnswer,
+        messages.Answer[messages.FillResult],
         {"inputs": "The cat [MASK] on the mat.", "top": 5},
     ),
     "/order": (
         "The probability that two texts are in the right order.",
         messages.OrderRequest,
-        messages.OrderAnswer,
+        messages.Answer[messages.OrderResult],
         {"inputs": [["First it rained.", "Then the sun came out."]]},
     ),
     "/rerank": (
         "Documents in the order of how well they fit a query, by a model that was fine-tuned on pairs.",
         messages.RerankRequest,
-        messages.RerankAnswer,
+        messages.Answer[messages.RerankResult],
         {"query": "Where is my parcel?", "documents": ["Parcels take two days.", "We sell shoes."], "top_n": 1},
     ),
     "/tokenize": (
         "The tokens of texts and pairs.",
         messages.TokenizeRequest,
-        messages.TokenizeAnswer,
+        messages.Answer[messages.TokenizeResult],
         {"inputs": ["Where is my parcel?", ["A premise.", "A hypothesis."]]},
     ),
 }

@@ -32,7 +32,7 @@ from litebert.serving.messages import (
 from litebert.serving.served import Models, Served
 from litebert.serving.work import CPU, Piece, Question
 from litebert.tasks.encoding import Inputs
-from litebert.tasks.examples import Choice, EncodingSettings, Item, Prediction
+from litebert.tasks.examples import Choice, EncodingSettings, Item, ItemPrediction, Prediction
 from litebert.tasks.kinds import KINDS
 from litebert.text.tokenizer import Encoded
 from litebert.text_model import items_of
@@ -225,8 +225,7 @@ class Predict(ModelQuestion[PredictRequest]):
         assert self.served.model.task is not None
         spec = self.served.model.task
         if isinstance(row, list):
-            if len(row) != 2:
-                raise wrong_field("inputs", f"inputs[{number}] has {len(row)} texts but a pair has two", number)
+            check_pair(number, row)
             row = tuple(row)
         if isinstance(row, Mapping) and not (KINDS[spec.kind].needs_rows or spec.text):
             raise wrong_field("inputs", f"inputs[{number}] is an object but {self.model} reads texts or pairs", number)
@@ -272,15 +271,10 @@ class Predict(ModelQuestion[PredictRequest]):
         return Piece((text, inputs), len(inputs.ids))
 
     def run(self, payloads: Sequence[tuple[Item, Inputs]]) -> list[Any]:
-        model = self.served.model
-        assert model.task is not None
-        spec, kind = model.task, KINDS[model.task.kind]
-        items = [item for item, _ in payloads]
-        if len(payloads) == 1:
-            found = model.predict_inputs(items, payloads[0][1], self.depth, exits=self.exits)
-        else:
-            found = model.predict_items(items, self.depth, exits=self.exits)
-        return [kind.present(item, one, spec) for item, one in zip(items, found, strict=True)]
+        spec = self.served.model.task
+        assert spec is not None
+        found = predictions(self.served, payloads, self.depth, self.exits)
+        return [KINDS[spec.kind].present(item, one, spec) for (item, _), one in zip(payloads, found, strict=True)]
 
     def write(self, result: Prediction, number: int) -> Any:
         found: dict[str, Any] = {"label": result.label}
@@ -329,10 +323,7 @@ class Rerank(ModelQuestion[RerankRequest]):
         return Piece((text, inputs), len(encoded.ids))
 
     def run(self, payloads: Sequence[tuple[Item, Inputs]]) -> list[Any]:
-        model, items = self.served.model, [item for item, _ in payloads]
-        if len(payloads) == 1:
-            return model.predict_inputs(items, payloads[0][1], self.depth)
-        return model.predict_items(items, self.depth)
+        return predictions(self.served, payloads, self.depth)
 
     def write(self, result: Any, number: int) -> float:
         return float(result.label if self.label is None else result.probabilities[self.label])
@@ -383,8 +374,7 @@ class Order(ModelQuestion[OrderRequest]):
 
     def listed(self) -> Sequence[list[str]]:
         for number, pair in enumerate(self.request.inputs):
-            if len(pair) != 2:
-                raise wrong_field("inputs", f"inputs[{number}] has {len(pair)} texts but a pair has two", number)
+            check_pair(number, pair)
         return self.request.inputs
 
     def estimate(self) -> int:
@@ -408,8 +398,8 @@ class Tokenize(ModelQuestion[TokenizeRequest]):
         self.lane = CPU
         given = [self.request.inputs] if isinstance(self.request.inputs, str) else self.request.inputs
         for number, one in enumerate(given):
-            if isinstance(one, list) and len(one) != 2:
-                raise wrong_field("inputs", f"inputs[{number}] has {len(one)} texts but a pair has two", number)
+            if isinstance(one, list):
+                check_pair(number, one)
         return given
 
     @property
@@ -429,6 +419,22 @@ class Tokenize(ModelQuestion[TokenizeRequest]):
     def run(self, payloads: Sequence[Encoded]) -> list[Any]:
         piece = self.served.tokenizer.piece
         return [{"ids": one.ids, "tokens": list(map(piece, one.ids)), "segments": one.segments} for one in payloads]
+
+
+def predictions(
+    served: Served, payloads: Sequence[tuple[Item, Inputs]], depth: int | None, exits: bool | float = False
+) -> list[ItemPrediction]:
+    """What the head says of some items, which are tokenised again where they make up a batch."""
+    items = [item for item, _ in payloads]
+    if len(payloads) == 1:
+        return served.model.predict_inputs(items, payloads[0][1], depth, exits=exits)
+    return served.model.predict_items(items, depth, exits=exits)
+
+
+def check_pair(number: int, texts: Sequence[str]) -> None:
+    """A refusal where a pair is none."""
+    if len(texts) != 2:
+        raise wrong_field("inputs", f"inputs[{number}] has {len(texts)} texts but a pair has two", number)
 
 
 def _strings(text: Any) -> Sequence[Any]:

@@ -3,12 +3,11 @@
 import json
 import time
 
-import msgspec
 import numpy as np
 import pytest
 from toy_models import pretrained_model, tuned_model, word_tokenizer
 
-from litebert.serving.app import QUESTIONS
+from litebert.serving.app import DECODERS, QUESTIONS
 from litebert.serving.messages import Limits, Refusal, read_body
 from litebert.serving.served import Models, Served
 from litebert.serving.work import GPU, Job, Workers, WorkQueue
@@ -38,8 +37,8 @@ def answers(models: Models, together: bool) -> list[dict]:
     queue, found = WorkQueue(10_000, 1), dict[int, bytes | Refusal]()
     jobs = []
     for number, (route, content) in enumerate(REQUESTS * 3):
-        asked = read_body(msgspec.json.Decoder(QUESTIONS[route][0]), json.dumps(content).encode())
-        question = QUESTIONS[route][1](asked, models, Limits())
+        asked = read_body(DECODERS[route], json.dumps(content).encode())
+        question = QUESTIONS[route](asked, models, Limits())
         jobs.append(Job(question, time.monotonic() + 60, lambda _, answer, n=number: found.update({n: answer})))
     workers = None if together else Workers(queue, 1, gpu=True)
     for number, job in enumerate(jobs):
