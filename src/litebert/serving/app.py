@@ -239,23 +239,28 @@ class Front:
             if self._key is not None and note.route not in OPEN:
                 self._check_key(headers.get(b"authorization", b""))
             await self._app(scope, receive, send_with_headers)
-        except Gone:
-            note.status, note.code = 499, "client_left"  # as nginx logs it; there is nobody to send it to
-        except TimeoutError:
-            note.code = "slow_reader"
-            if "abort" in scope:
-                scope["abort"]()
         except Exception as error:
-            if started:
+            if started and not isinstance(error, Gone | TimeoutError):
                 raise
-            refusal = _as_refusal(error)
-            if error is not refusal and refusal.status == 500:
-                log.error("unexpected error in request %s", note.id, exc_info=error)
-            refusal.__traceback__ = None  # or it and this frame are a cycle: what collects those stops the loop
-            await answer_refusal(refusal, note, send_with_headers)
+            await self._failed(error, scope, note, send_with_headers)
+            error.__traceback__ = None  # or it and its frames are a cycle: to look for those stops the event loop
         finally:
             service.in_progress -= 1
             self._record(scope, note)
+
+    async def _failed(self, error: Exception, scope: Scope, note: Note, send: Send) -> None:
+        """Answer what was not answered, where somebody is there to be told."""
+        if isinstance(error, Gone):
+            note.status, note.code = 499, "client_left"  # as nginx logs it
+        elif isinstance(error, TimeoutError):
+            note.code = "slow_reader"
+            if "abort" in scope:
+                scope["abort"]()
+        else:
+            refusal = _as_refusal(error)
+            if error is not refusal and refusal.status == 500:
+                log.error("unexpected error in request %s", note.id, exc_info=error)
+            await answer_refusal(refusal, note, send)
 
     def _check_key(self, given: bytes) -> None:
         scheme, _, key = given.partition(b" ")
