@@ -78,6 +78,15 @@ def pictures() -> None:
     """Runs draw their curves."""
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """As a worker has for its one core: sums of parts are not the same with any number of threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of real data, for tests that carry the ``shared`` marker."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from litebert.analyse.measure import ModelFigures
     from litebert.batch_inference import Written
     from litebert.checkpoints.folder import Loaded
+    from litebert.cluster import Placement
     from litebert.corpus.look import Look
     from litebert.corpus.store import Store
     from litebert.distillation.objective import DistillSettings
@@ -99,6 +100,14 @@ On = Annotated[
     Param(
         "Where to work: here, ray (the Ray cluster of this machine, begun if there is none) or ray://HOST:PORT.",
         form=CLUSTER,
+    ),
+]
+Cores = Annotated[
+    int,
+    Param(
+        "Cores of a run, where several run at once; 0: all of a machine. On GPUs each run has one of them.",
+        low=0,
+        high=100_000,
     ),
 ]
 Rows = Annotated[
@@ -209,6 +218,8 @@ def finetune(
     precision: Precision = None,
     compile: Annotated[bool, Param("Use torch.compile; pays off in long runs.")] = False,
     save_every: SaveEvery = "5m",
+    on: On = "here",
+    cores: Cores = 0,
 ) -> Run:
     """Fine-tune a model on your own data or on a benchmark task."""
     from litebert.tasks.checks import look_at
@@ -220,18 +231,21 @@ def finetune(
     read = _read_task(task, data, text, label, kind, dev, from_hub)
     for warning in look_at(read):
         log.warning(warning)
-    folder, where = Path(out), _device(device)
+    folder = Path(out)
     check_folder(folder, resume)
+    place = _place(on, device, cores, several=seeds > 1, what="seeds")
     named = {"epochs": epochs, "optimiser.rate": learning_rate, "batch": batch_size, "length": max_length}
     words = [*field_words(settings), *(f"{name}={value}" for name, value in named.items() if value is not None)]
     save_seconds, save_steps = parse_period(save_every)
     asked = FinetuneSettings(
         model=str(model),
         out=folder,
-        recipe=read_finetune_recipe(recipe or _usual_recipe(model, read.name, where), read.name, read.kind, words),
+        recipe=read_finetune_recipe(
+            recipe or _usual_recipe(model, read.name, place.device), read.name, read.kind, words
+        ),
         seed=seed,
         resume=resume,
-        device=where,
+        device=place.device,
         precision=precision,
         budget=None if budget is None else parse_duration(budget),
         compiled=compile,
@@ -248,7 +262,7 @@ def finetune(
     if seeds > 1:
         from litebert.tasks.finetune import finetune_seeds
 
-        summary, results = finetune_seeds(asked, read, seeds)
+        summary, results = finetune_seeds(asked, read, seeds, place)
         best = results[summary.best - seed]
         return Run(folder, "finished", best.steps, {**best.figures}, best.notes, summary)
     found = run_one(asked, read)
@@ -596,8 +610,20 @@ def _student(
     return Loaded(drop_layers(teacher.network, choice.kept), teacher.tokenizer)
 
 
+def _place(on: str, device: str, cores: int, *, several: bool, what: str) -> "Placement":
+    """Where runs go; an error for one that is not among several."""
+    from litebert.cluster import HERE, IN_TURN, place_runs
+
+    if several:
+        return place_runs(on, device, cores)
+    for name, value in (("on", on if on != HERE else ""), ("cores", cores)):
+        if value:
+            raise InputError(f"{name} is {value}, which is for several runs; use it with {what}", parameter=name)
+    return replace(IN_TURN, device=_device(device))
+
+
 def _device(device: str) -> str:
-    from litebert.train.precision import usable_device
+    from litebert.system import usable_device
 
     return usable_device(device)
 
@@ -640,9 +666,11 @@ def shrink(
     device: Device = "auto",
     dry_run: Annotated[bool, Param("Report what would be dropped and write nothing.")] = False,
     overwrite: Annotated[bool, Param("Replace a model in the folder.")] = False,
+    on: On = "here",
+    cores: Cores = 0,
 ) -> "DropReport | TaskReport":
     """Drop layers from a model: by number, by strategy (Poor Man's BERT), or as many as a task allows."""
-    where = _device(device)
+    place = _place(on, device, cores, several=tolerance is not None, what="tolerance")
     if tolerance is None:
         words = field_words(settings)
         if words or task or data is not None or text or label or resume or recover or when != "before":
@@ -651,7 +679,7 @@ def shrink(
                 "strategy are named with texts"
             )
         return _drop_by_number(
-            model, out, drop, keep, strategy, tuple(texts or ()), max_texts, tokenizer, where, dry_run, overwrite
+            model, out, drop, keep, strategy, tuple(texts or ()), max_texts, tokenizer, place.device, dry_run, overwrite
         )
     if out is None:
         raise InputError("out is missing; name the folder for the runs and the model")
@@ -672,7 +700,7 @@ def shrink(
         out=Path(out),
         recipe=read_finetune_recipe("budget", read.name, read.kind, field_words(settings)),
         resume=resume,
-        device=where,
+        device=place.device,
     )
     words = [word for word in (strategy or "").split(",") if word]
     found = shrink_for_task(
@@ -682,6 +710,7 @@ def shrink(
         seeds=range(seeds),
         strategies=tuple(dict.fromkeys(map(parse_strategy, words))) or USUAL,
         schedule=DropSchedule(when=parse_when(when), recover=DistillSettings() if recover else None),
+        place=place,
     )
     from litebert.report import to_html
     from litebert.runs import write_atomically

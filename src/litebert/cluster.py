@@ -8,7 +8,9 @@ imported for work on this machine.
 import contextlib
 import multiprocessing
 import os
+import pickle
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -16,12 +18,15 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, Thr
 from concurrent.futures import wait as wait_for
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
+from io import FileIO, TextIOWrapper
 from multiprocessing.connection import wait
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
 
 from litebert.errors import InputError
-from litebert.system import available_cores
+from litebert.parameters import CLUSTER
+from litebert.system import available_cores, usable_device
 from litebert.terminal import progress
 
 Item = TypeVar("Item")
@@ -334,106 +339,199 @@ class _Actors:
 # --- runs
 
 
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """Where runs go and how many are at work at once: one for each GPU, or for some cores (``place_runs``)."""
+
+    on: str = HERE
+    device: str = "cpu"
+    at_once: int = 1
+    cores: int = 0  # of a run; 0: all of a machine, divided among the runs at once
+    apart: bool = False  # each in a process of its own, even if there is one at a time
+
+    @property
+    def is_in_turn(self) -> bool:
+        """Whether runs follow each other in this process."""
+        return self.on == HERE and self.at_once == 1 and not self.apart
+
+
+IN_TURN = Placement()
+
+
+class Stopped(InputError):  # noqa: N818
+    """Runs were asked to stop; those that had begun have saved their state."""
+
+
+def place_runs(on: str = HERE, device: str = "auto", cores: int = 0) -> Placement:
+    """Room for runs: one for each GPU, or, without GPUs, for ``cores`` cores (0: all of a machine)."""
+    CLUSTER.check("on", on)
+    device = place_device(on, device)
+    gpus = 1 if device == "cuda" else 0
+    if on == HERE:
+        if cores > available_cores():
+            raise InputError(f"cores is {cores} but this machine has {available_cores()}", parameter="cores")
+        fitting = [available_cores() // cores] if cores else []
+        at_once = min([_visible_gpus(), *fitting] if gpus else fitting or [1])
+        return Placement(device=device, at_once=at_once, cores=cores)
+    ray = connect(on)
+    cores = cores or _cores_of_a_run(ray, gpus)
+    return Placement(on=on, device=device, at_once=_room(ray, cores, gpus), cores=cores)
+
+
+def _visible_gpus() -> int:
+    import torch
+
+    return torch.cuda.device_count()
+
+
 def run_all(
     jobs: Sequence[Callable[[], Result]],
     *,
-    on: str = HERE,
-    at_once: int = 1,
-    cores: int = 0,
-    gpus: float = 0,
+    on: str | Placement = HERE,
     needs: Mapping[int, Sequence[int]] | None = None,
     finished: Callable[[int, Result], None] = lambda index, result: None,
     what: str = "runs",
+    stop: object = False,
 ) -> list[Result]:
     """The results of all jobs, in order; ``finished`` gets each with its number when it is there.
 
-    Here they run one after the other in this process, or ``at_once`` in processes of their own. On Ray each has a
-    process with ``gpus`` and ``cores`` (0: those of a node, shared between its GPUs), as many at once as there is room
-    for, and one whose node dies runs again: a job must resume what an earlier try of it has left. ``needs`` are the
-    jobs, before it in the list, that must end before a job begins. The first error, or Ctrl-C, stops all others.
+    Here they run one after the other in this process, or several at once in processes of their own. On Ray each has a
+    process of its own, as many at once as there is room for. Where a process dies, its job is called again in another:
+    it must resume what the earlier try has left. ``needs`` are the jobs, before it in the list, that must end before a
+    job begins. The first error, Ctrl-C, or ``stop`` becoming true (then ``Stopped`` is raised), stops all others.
     """
     needs = needs or {}
     assert all(other < index for index, others in needs.items() for other in others)
-    if on != HERE:
-        return _run_on_ray(jobs, on, cores, gpus, needs, finished, what)
-    if at_once == 1 or len(jobs) < 2:
-        results = []
-        for index, job in enumerate(jobs):
-            results.append(job())
-            finished(index, results[-1])
-        return results
-    return _run_at_once(jobs, at_once, needs, finished, what)
+    place = place_runs(on, "cpu") if isinstance(on, str) else on
+    if place.on != HERE:
+        return _run_on_ray(jobs, place, needs, finished, what, stop)
+    if place.apart or (place.at_once > 1 and len(jobs) > 1):
+        return _run_at_once(jobs, place, needs, finished, what, stop)
+    results = []
+    for index, job in enumerate(jobs):
+        _check_stop(stop)
+        results.append(job())
+        finished(index, results[-1])
+    return results
+
+
+def _check_stop(stop: object) -> None:
+    if stop:
+        raise Stopped("stopped; run the same command again with resume to continue")
 
 
 def _run_at_once(
     jobs: Sequence[Callable[[], Result]],
-    at_once: int,
+    place: Placement,
     needs: Mapping[int, Sequence[int]],
     finished: Callable[[int, Result], None],
     what: str,
+    stop: object,
 ) -> list[Result]:
-    running: set[multiprocessing.process.BaseProcess] = set()
-    stopped = threading.Event()
-    threads = max(1, available_cores() // at_once)
-    with ThreadPoolExecutor(at_once) as pool, progress() as show:
+    runs = _Runs(place)
+    with ThreadPoolExecutor(place.at_once) as pool, progress() as show:
         futures: list[Future[Result]] = []
         for index, job in enumerate(jobs):
             # Earlier jobs begin earlier, so that what is needed is at work already: no wait is for ever.
             before = [futures[other] for other in needs.get(index, ())]
-            futures.append(pool.submit(_run_in_process, job, before, threads, running, stopped))
+            futures.append(pool.submit(runs.run, job, before))
         left = set(futures)
         try:
             while left:
-                show(f"{len(jobs) - len(left)} of {len(jobs)} {what} done, {len(running)} at work")
+                _check_stop(stop)
+                show(f"{len(jobs) - len(left)} of {len(jobs)} {what} done, {len(runs.running)} at work")
                 done, left = wait_for(left, timeout=POLL, return_when=FIRST_COMPLETED)
-                for future in done:
-                    finished(futures.index(future), future.result())
+                for index in sorted(futures.index(future) for future in done):
+                    finished(index, futures[index].result())
         except BaseException:
-            stopped.set()
-            for process in list(running):
-                process.terminate()  # a run saves its state
+            runs.stop(futures)
             raise
     return [future.result() for future in futures]
 
 
-def _run_in_process(
-    job: Callable[[], Any],
-    before: Sequence["Future[Any]"],
-    threads: int,
-    running: set[multiprocessing.process.BaseProcess],
-    stopped: threading.Event,
-) -> Any:
-    """Run a job in a process of its own and wait for it; again where the process is lost."""
-    wait_for(before)
-    context = multiprocessing.get_context("spawn")
-    for _ in range(RETRIES):
-        if stopped.is_set():
-            break
-        ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=_run_and_send, args=(job, threads, theirs))
-        with _interrupts_deferred():
-            process.start()
-        running.add(process)
-        theirs.close()
+class _Runs:
+    """Runs in processes of this machine; those that have a GPU see no other."""
+
+    def __init__(self, place: Placement) -> None:
+        self.running: set[multiprocessing.process.BaseProcess] = set()
+        self._threads = place.cores or max(1, available_cores() // place.at_once)
+        self._stopped = threading.Event()
+        named = [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word]
+        gpus = (named or [str(number) for number in range(_visible_gpus())]) if place.device == "cuda" else [""]
+        self._gpus: SimpleQueue[str] = SimpleQueue()
+        for number in range(place.at_once):
+            self._gpus.put(gpus[number % len(gpus)])
+
+    def run(self, job: Callable[[], Any], before: Sequence["Future[Any]"]) -> Any:
+        """Run a job in a process of its own and wait for it; again where the process is lost."""
+        wait_for(before)
+        gpu = self._gpus.get()
         try:
-            succeeded, value = ours.recv()
-        except EOFError:  # it died
-            continue
+            for _ in range(RETRIES):
+                if self._stopped.is_set():
+                    raise KeyboardInterrupt("stopped")
+                answer = self._try(job, gpu)
+                if answer is not None:
+                    break
+            else:
+                raise KeyboardInterrupt("stopped") if self._stopped.is_set() else _died(RETRIES)
         finally:
-            process.join()
-            running.discard(process)
+            self._gpus.put(gpu)
+        succeeded, value = answer
         if succeeded:
             return value
         raise value
-    raise KeyboardInterrupt("stopped") if stopped.is_set() else _died(RETRIES)
+
+    def _try(self, job: Callable[[], Any], gpu: str) -> tuple[bool, Any] | None:
+        """Whether a job ended as it should, with its result or its error; None: the process died."""
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe(duplex=False)
+        # As bytes: torch has processes share the memory of tensors that are sent, of which there may be little.
+        process = context.Process(target=_run_and_send, args=(pickle.dumps(job), self._threads, gpu, theirs))
+        with _interrupts_deferred():
+            process.start()
+        self.running.add(process)
+        if self._stopped.is_set():
+            process.terminate()
+        theirs.close()
+        try:
+            answer: tuple[bool, Any] = ours.recv()
+        except EOFError:
+            return None
+        finally:
+            process.join()
+            self.running.discard(process)
+        return answer
+
+    def stop(self, futures: Sequence["Future[Any]"]) -> None:
+        """Ask all to save their state and end; a second Ctrl-C ends them at once."""
+        self._stopped.set()
+        for process in list(self.running):
+            process.terminate()
+        try:
+            wait_for(futures)
+        except KeyboardInterrupt:
+            for process in list(self.running):
+                process.kill()
+            raise
 
 
-def _run_and_send(job: Callable[[], Any], threads: int, connection: Any) -> None:
+class _NoTerminal(TextIOWrapper):
+    """The standard error of one of several processes, none of which draws on the terminal."""
+
+    def isatty(self) -> bool:
+        return False
+
+
+def _run_and_send(job: bytes, threads: int, gpu: str, connection: Any) -> None:
     _exit_with_parent()
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if gpu:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+    sys.stderr = _NoTerminal(FileIO(2, "w", closefd=False), write_through=True)
     try:
-        connection.send((True, job()))
+        connection.send((True, pickle.loads(job)()))
     except Exception as error:
         connection.send((False, error))
 
@@ -445,18 +543,16 @@ def _run_there(jobs: Sequence[Callable[[], Any]], index: int, folder: str, *_nee
 
 def _run_on_ray(
     jobs: Sequence[Callable[[], Result]],
-    on: str,
-    cores: int,
-    gpus: float,
+    place: Placement,
     needs: Mapping[int, Sequence[int]],
     finished: Callable[[int, Result], None],
     what: str,
+    stop: object,
 ) -> list[Result]:
-    ray = connect(on)
-    cores = cores or _cores_of_a_run(ray, gpus)
-    at_once = _room(ray, cores, gpus)
+    ray = connect(place.on)
     # A process runs one job: what a run leaves behind in memory, or on a GPU, never meets the next one.
-    run = ray.remote(num_cpus=cores, num_gpus=gpus, max_retries=RETRIES, max_calls=1)(_run_there)
+    gpus = 1 if place.device == "cuda" else 0
+    run = ray.remote(num_cpus=place.cores, num_gpus=gpus, max_retries=RETRIES, max_calls=1)(_run_there)
     every = ray.put(list(jobs))  # at once: what they share, such as data, is there once
     refs: list[Any] = []
     for index in range(len(jobs)):
@@ -466,7 +562,8 @@ def _run_on_ray(
     try:
         with progress() as show:
             while left:
-                show(f"{len(results)} of {len(jobs)} {what} done, up to {at_once} at once on {on}")
+                _check_stop(stop)
+                show(f"{len(results)} of {len(jobs)} {what} done, up to {place.at_once} at once on {place.on}")
                 ready, left = ray.wait(left, num_returns=1, timeout=POLL)
                 for ref in ready:
                     index = refs.index(ref)
@@ -521,7 +618,9 @@ def connect(on: str) -> Any:
 
 
 def place_device(on: str, device: str) -> str:
-    """The device of runs on Ray: auto is a GPU where the cluster has one."""
+    """The device of work here, or on Ray: auto is a GPU where this machine, or the cluster, has one."""
+    if on == HERE:
+        return usable_device(device)
     has_gpus = any(node.get("GPU") for node in _nodes(connect(on)))
     if device == "cuda" and not has_gpus:
         raise InputError(f"device is cuda, but the Ray cluster ('{on}') has no GPU", parameter="device")

@@ -1,9 +1,11 @@
-"""What the operating system knows of this process: the memory it took, and the cores it may use."""
+"""What the operating system knows of this process: the memory it took, the cores and the GPU it may use."""
 
 import ctypes
 import os
 import sys
 from pathlib import Path
+
+from litebert.errors import InputError
 
 _MMAP_THRESHOLD = -3  # the number that glibc's malloc.h gives M_MMAP_THRESHOLD
 _LARGE = 1 << 20
@@ -41,3 +43,16 @@ def return_large_blocks() -> bool:
 def available_cores() -> int:
     """The number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def usable_device(asked: str = "auto") -> str:
+    """``cpu`` or ``cuda``; ``auto`` is cuda where there is one. An error where there is no such device here."""
+    import torch
+
+    if asked == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if asked not in ("cpu", "cuda"):
+        raise InputError(f"device is '{asked}' but must be auto, cpu or cuda", parameter="device")
+    if asked == "cuda" and not torch.cuda.is_available():
+        raise InputError("device is cuda but there is no CUDA device here; use cpu", parameter="device")
+    return asked

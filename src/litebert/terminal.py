@@ -49,6 +49,8 @@ class TerminalHandler(logging.Handler):
         if sys.stderr.isatty():
             from rich.text import Text
 
+            if _line:
+                _clear_line()
             console().print(Text(text))
         else:
             print(text, file=sys.stderr, flush=True)
@@ -102,6 +104,15 @@ def _beat(done: threading.Event) -> None:
             expect_silence(LINES)
 
 
+_line = False  # whether words of ``progress`` stand where the next message goes
+
+
+def _clear_line() -> None:
+    global _line
+    print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    _line = False
+
+
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
     """A function that shows a few words in place of those before; where nobody watches, the heartbeat says them."""
@@ -109,10 +120,11 @@ def progress() -> Iterator[Callable[[str], None]]:
     watched = sys.stderr.isatty()
 
     def show(words: str) -> None:
+        global _line
         nonlocal shown, last
         last = words
         if watched and time.monotonic() - shown >= EVERY:
-            shown = time.monotonic()
+            shown, _line = time.monotonic(), True
             expect_silence(LIVE)
             print(f"\r\x1b[K{words}", end="", file=sys.stderr, flush=True)
 
@@ -122,7 +134,7 @@ def progress() -> Iterator[Callable[[str], None]]:
     finally:
         if shown:
             expect_silence(PATIENCE)
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            _clear_line()
 
 
 @contextmanager

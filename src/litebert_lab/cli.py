@@ -10,7 +10,7 @@ import typer
 from litebert.commands.from_signature import SignatureCommand
 from litebert.commands.show import show_report
 from litebert.errors import InputError
-from litebert_lab.bench.commands import AsJson, Device
+from litebert_lab.bench.commands import AsJson, Cores, Device, On
 from litebert_lab.bench.commands import app as bench_app
 from litebert_lab.study.catalogue import STUDIES
 from litebert_lab.suite import suite
@@ -62,12 +62,15 @@ def study(
     ] = None,
     micro_tokens: Annotated[int, typer.Option(help="Tokens of one forward pass; 0: by device.")] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the rows and how long they take.")] = False,
+    on: On = "here",
+    cores: Cores = 0,
     as_json: AsJson = False,
 ) -> None:
     """Rerun a table of the ALBERT paper (or our own: recipe, elastic) at your own scale: which findings hold?
 
     Give the same command again to resume a study that was stopped: finished rows are not run again.
     """
+    from litebert.cluster import place_runs
     from litebert_lab.study.report import outcome_of, study_report
     from litebert_lab.study.run import StudySettings, in_words, plan_study, run_study
 
@@ -87,7 +90,7 @@ def study(
         compiled=compiled,
         micro_tokens=micro_tokens,
     )
-    done = plan_study(settings) if dry_run else run_study(settings)
+    done = plan_study(settings) if dry_run else run_study(settings, place_runs(on, device, cores))
     report = study_report(done, outcome_of(done))
     if not dry_run:
         _write_report(report, out, "study", as_json)
@@ -122,6 +125,8 @@ def compare(
     ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the runs in the folder.")] = False,
     device: Device = "auto",
+    on: On = "here",
+    cores: Cores = 0,
     as_json: AsJson = False,
 ) -> None:
     """Fine-tune with every strategy and number of layers dropped: the tables of Poor Man's BERT for your model."""
@@ -132,17 +137,17 @@ def compare(
         raise InputError(f"drop is '{drop}' but must be numbers such as 2,4,6, each 1 or more")
     if seeds < 1:
         raise InputError(f"seeds is {seeds} but must be 1 or more")
+    from litebert.cluster import place_runs
     from litebert.distillation.objective import DistillSettings
     from litebert.shrinking.strategies import parse_strategy
     from litebert.shrinking.tuning import DropSchedule, parse_when
     from litebert.tasks.prepare import FinetuneSettings
     from litebert.tasks.recipes import read_finetune_recipe
     from litebert.tasks.sources import read_task
-    from litebert.train.precision import usable_device
     from litebert_lab.compare import COMPARED, Grid, comparison_report
     from litebert_lab.compare import compare as compare_all
 
-    where = usable_device(device)
+    place = place_runs(on, device, cores)
     named = [word for word in (strategy or "").split(",") if word]
     grid = Grid(
         drops=tuple(sorted({int(word) for word in words})),
@@ -156,9 +161,9 @@ def compare(
         read = read_task(name, data, text=columns, label=label)
         # Without early stopping all runs take equally many steps, or times would not compare.
         tuned = read_finetune_recipe("budget", read.name, read.kind, ["patience=0", *(overrides or ())])
-        settings = FinetuneSettings(model=model, out=out / read.name, recipe=tuned, resume=resume, device=where)
+        settings = FinetuneSettings(model=model, out=out / read.name, recipe=tuned, resume=resume, device=place.device)
         tasks.append((read, settings))
-    found = compare_all(replace(tasks[0][1], out=out), tasks, grid)
+    found = compare_all(replace(tasks[0][1], out=out), tasks, grid, place)
     _write_report(comparison_report(found), out, "comparison", as_json)
 
 

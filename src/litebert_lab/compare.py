@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from litebert.cluster import IN_TURN, Placement
 from litebert.parameters import format_duration
 from litebert.report import COLOURS, GREY, MARKERS, Item, Plot, Report, Section, Table, note, notes
 from litebert.runs import RunLock, update_run
 from litebert.shrinking.drop import count_parameters, kept_plan, sharing
-from litebert.shrinking.search import Trials
+from litebert.shrinking.search import Trial, Trials
 from litebert.shrinking.strategies import FIXED, Layers, Strategy, check_count, kept_of
 from litebert.shrinking.tuning import (
     TRIALS_FILE,
@@ -27,6 +28,7 @@ from litebert.shrinking.tuning import (
     Tuning,
     check_metric,
     comparable,
+    device_here,
     inference_seconds,
     keeping_rules,
     note_runs,
@@ -314,7 +316,12 @@ class Grid:
     way: DropSchedule
 
 
-def compare(settings: FinetuneSettings, tasks: Sequence[tuple[TaskData, FinetuneSettings]], grid: Grid) -> Comparison:
+def compare(
+    settings: FinetuneSettings,
+    tasks: Sequence[tuple[TaskData, FinetuneSettings]],
+    grid: Grid,
+    place: Placement = IN_TURN,
+) -> Comparison:
     """Measure everything that is not known yet. Every task comes with settings whose recipe is for it."""
     if not settings.resume or settings.out.is_file():  # with resume, a comparison may also begin
         check_folder(settings.out, settings.resume)
@@ -323,13 +330,13 @@ def compare(settings: FinetuneSettings, tasks: Sequence[tuple[TaskData, Finetune
     with RunLock(settings.out):
         asked = {"tasks": [data.name for data, _ in tasks], "drops": list(grid.drops), "seeds": list(grid.seeds)}
         note_runs(settings, {"model": settings.model}, asked | {"strategies": list(grid.strategies)})
-        tables = [_compare_task(one, data, grid) for data, one in tasks]
+        tables = [_compare_task(one, data, grid, place) for data, one in tasks]
         found = Comparison(model=settings.model, device=settings.device, way=grid.way.as_plain(), tasks=tables)
         update_run(settings.out, status="finished", result={"tasks": {one.task: one.whole.mean for one in tables}})
     return found
 
 
-def _compare_task(settings: FinetuneSettings, data: TaskData, grid: Grid) -> TaskTable:
+def _compare_task(settings: FinetuneSettings, data: TaskData, grid: Grid, place: Placement) -> TaskTable:
     """The table of one task."""
     settings.out.mkdir(parents=True, exist_ok=True)
     prepared = prepare(settings, data)
@@ -339,18 +346,22 @@ def _compare_task(settings: FinetuneSettings, data: TaskData, grid: Grid) -> Tas
         check_count(len(plan), count)
     settings = replace(settings, resume=(settings.out / "run.json").is_file())
     note_runs(settings, comparable(settings, prepared, grid.way), {"seeds": list(grid.seeds)})
-    tuning = Tuning(settings, prepared, grid.way)
-    trials = Trials(
-        tuning.score,
-        file=settings.out / TRIALS_FILE,
-        same=lambda kept: (len(kept), kept_plan(plan, kept)),
-        is_begun=tuning.is_begun,
-    )
-    rules = keeping_rules(grid.strategies, prepared, settings.device)
+    rules = keeping_rules(grid.strategies, prepared, device_here(settings.device))
     everything = tuple(range(1, len(plan) + 1))
     layers = dict.fromkeys([everything, *(rules[name](count) for count in grid.drops for name in grid.strategies)])
+    work = [(kept, seed) for kept in layers for seed in grid.seeds]
+    tuning = Tuning(settings, prepared, grid.way)
     with StopSignal() as tuning.stop:
-        _measure([(kept, seed) for kept in layers for seed in grid.seeds], trials, tuning)
+        trials = Trials(
+            tuning.score,
+            file=settings.out / TRIALS_FILE,
+            same=lambda kept: (len(kept), kept_plan(plan, kept)),
+            is_begun=tuning.is_begun,
+            measured=lambda trial: _measured(trial, work, trials, tuning),
+            place=place,
+            stop=tuning.stop,
+        )
+        trials.measure_all(work, _needs(work, everything, grid.way))
     scored = {kept: Cell(kept=kept, scores=tuple(trials.of_seeds(kept, grid.seeds))) for kept in layers}
     whole = scored[everything]
     notes = []
@@ -359,7 +370,7 @@ def _compare_task(settings: FinetuneSettings, data: TaskData, grid: Grid) -> Tas
     if grid.way.when == "after" and grid.way.recover is None:
         notes.append("layers go after fine-tuning and nothing follows: the time of fewer layers is that of scoring")
     shutil.rmtree(settings.out / TRIALS_FOLDER, ignore_errors=True)
-    costs = _costs(prepared, settings, (0, *grid.drops), trials)
+    costs = _costs(prepared, device_here(settings.device), (0, *grid.drops), trials)
     update_run(settings.out, status="finished", result={"score": whole.mean})
     return TaskTable(
         task=data.name,
@@ -373,28 +384,36 @@ def _compare_task(settings: FinetuneSettings, data: TaskData, grid: Grid) -> Tas
     )
 
 
-def _measure(work: Sequence[tuple[Layers, int]], trials: Trials, tuning: Tuning) -> None:
-    """Run what is not known yet, one after another, and report progress."""
-    data = tuning.prepared.data
-    for kept, seed in work:
-        if trials.knows(kept, seed):
-            continue
-        score = trials.measure(kept, seed)
-        folder = tuning.folder(kept, seed)
-        if not tuning.is_needed(folder):
-            shutil.rmtree(folder, ignore_errors=True)
-        left = sum(trials.seconds(len(other)) for other, number in work if not trials.knows(other, number))
-        log.info(
-            f"{data.name}: {len(kept)} layers kept, seed {seed}: {data.metrics[0]} {score:.4f}; about "
-            f"{format_duration(left)} left for this task"
-        )
+def _needs(work: Sequence[tuple[Layers, int]], everything: Layers, way: DropSchedule) -> dict[int, list[int]]:
+    """For each run those that must end first: it begins with, or learns from, models that others make."""
+    if way == DropSchedule():
+        return {}
+    needs, last = {}, dict[int, int]()
+    for index, (kept, seed) in enumerate(work):
+        if seed in last:
+            needs[index] = [last[seed]]
+        if way.when == "steps" or kept == everything:
+            last[seed] = index
+    return needs
 
 
-def _costs(prepared: Prepared, settings: FinetuneSettings, drops: Sequence[int], trials: Trials) -> list[Cost]:
+def _measured(trial: Trial, work: Sequence[tuple[Layers, int]], trials: Trials, tuning: Tuning) -> None:
+    """Report a run's score and what is left, and delete its model unless others need it."""
+    data, folder = tuning.prepared.data, tuning.folder(trial.kept, trial.seed)
+    if not tuning.is_needed(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+    left = sum(trials.seconds(len(other)) for other, number in work if not trials.knows(other, number))
+    log.info(
+        f"{data.name}: {len(trial.kept)} layers kept, seed {trial.seed}: {data.metrics[0]} {trial.score:.4f}; about "
+        f"{format_duration(left / trials.place.at_once)} left for this task"
+    )
+
+
+def _costs(prepared: Prepared, device: str, drops: Sequence[int], trials: Trials) -> list[Cost]:
     """What each number of layers costs here."""
     depth = prepared.source.network.config.encoder.num_layers
     networks = [with_head(prepared, kept_of(depth, FIXED["top"](depth, count))) for count in drops]
-    seconds = inference_seconds(networks, prepared, settings.device)
+    seconds = inference_seconds(networks, prepared, device)
     fastest = [trials.fastest(depth - count) for count in drops]
     return [
         Cost(

@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from litebert.errors import InputError
+from litebert_lab.bench.commands import Cores, On
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from litebert.cluster import Placement
     from litebert.model import Model
 
 BATCH_TOKENS = {"cpu": 8_192, "cuda": 131_072}
@@ -46,10 +48,13 @@ def suite(
     corpus: Annotated[Path | None, typer.Option(help="A token store, whose held-out text is scored.")] = None,
     device: Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")] = "auto",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="A JSON file for the figures.")] = None,
+    on: On = "here",
+    cores: Cores = 0,
 ) -> None:
     """Measure a pretrained model: minimal pairs, sentence similarity, quick fine-tunings, held-out text."""
     import litebert
-    from litebert.train.precision import usable_device
+    from litebert.cluster import place_runs
+    from litebert.system import usable_device
 
     if not any((blimp, sts, glue, corpus)):
         raise InputError("there is nothing to measure; give one or more of blimp, sts, glue and corpus")
@@ -94,7 +99,7 @@ def suite(
             add(f"held_out_{depth}", dict(figures), f"held-out text at depth {depth}: {line}")
     if glue:
         for task in tasks or QUICK_TASKS:
-            figures = glue_scores(model, glue, task, seeds, where)
+            figures = glue_scores(model, glue, task, seeds, place_runs(on, device, cores))
             low, high = min(figures["scores"]), max(figures["scores"])
             line = (
                 f"{task}, {figures['metric']} of {seeds} seeds: median {figures['median']:.4f}, {low:.4f} to {high:.4f}"
@@ -259,21 +264,23 @@ def held_out_scores(model: "Model", corpus: Path, depths: Sequence[int]) -> dict
     return {score.depth: score.figures for score in found}
 
 
-def glue_scores(model: str, folder: Path, task: str, seeds: int, device: str) -> Figures:
+def glue_scores(model: str, folder: Path, task: str, seeds: int, place: "Placement") -> Figures:
     """The scores of several seeds with the ``budget`` settings; no model is kept."""
+    from litebert.cluster import HERE
     from litebert.tasks.finetune import finetune_seeds
     from litebert.tasks.prepare import FinetuneSettings
     from litebert.tasks.recipes import read_finetune_recipe
     from litebert.tasks.sources import read_task
 
     data = read_task(task, folder)
-    with tempfile.TemporaryDirectory() as temporary:
+    # All machines of a cluster see the working folder.
+    with tempfile.TemporaryDirectory(dir=None if place.on == HERE else Path.cwd()) as temporary:
         asked = FinetuneSettings(
             model=model,
             out=Path(temporary) / task,
             recipe=read_finetune_recipe("budget", data.name, data.kind, ()),
-            device=device,
+            device=place.device,
             watched=False,
         )
-        summary, _ = finetune_seeds(asked, data, seeds)
+        summary, _ = finetune_seeds(asked, data, seeds, place)
     return {"metric": summary.metric, "median": summary.median, "scores": list(summary.scores)}

@@ -28,7 +28,10 @@ def paths_of_workers() -> Iterator[None]:
 
 @pytest.fixture
 def one_node(ray_library: Any) -> Iterator[None]:
-    """The smallest cluster: this machine with two workers."""
+    """The smallest cluster: this machine with two workers; that of ``nodes`` where it was begun before."""
+    if ray_library.is_initialized():
+        yield
+        return
     with paths_of_workers():
         options = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
         ray_library.init(address="local", num_cpus=2, object_store_memory=STORE, **options)
@@ -36,7 +39,7 @@ def one_node(ray_library: Any) -> Iterator[None]:
         ray_library.shutdown()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def nodes(ray_library: Any) -> Iterator[Any]:
     """A cluster whose head does no work; this process is connected to it."""
     from ray.cluster_utils import Cluster

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import toy_work
 
-from litebert.cluster import IN_FLIGHT, map_stream, place_device, run_all
+from litebert.cluster import IN_FLIGHT, map_stream, place_device, place_runs, run_all
 from litebert.errors import InputError
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("nodes")]
@@ -65,14 +65,14 @@ def test_the_end_of_a_stream_ends_its_workers(nodes, ray_library):
 def test_runs_resume_after_their_process_is_killed(nodes, tmp_path):
     jobs = [toy_work.Run(tmp_path, number, kills=number == 1) for number in range(4)]
     seen = {}
-    found = run_all(jobs, on="ray", cores=1, needs={0: [], 3: [1]}, finished=seen.__setitem__)
+    found = run_all(jobs, on=place_runs("ray", cores=1), needs={0: [], 3: [1]}, finished=seen.__setitem__)
     assert found == [0, 1, 4, 9] and seen == dict(enumerate(found))
     assert (tmp_path / "killed").exists()
     assert {path.read_text() for path in tmp_path.glob("*.steps")} == {"0123"}
 
 
 def test_runs_have_processes_of_their_own(nodes):
-    found = run_all([partial(toy_work.process, number) for number in range(4)], on="ray", cores=1)
+    found = run_all([partial(toy_work.process, number) for number in range(4)], on=place_runs("ray", cores=1))
     assert len({*found, os.getpid()}) == 5
 
 

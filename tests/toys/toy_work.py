@@ -70,3 +70,38 @@ class Run:
                 (self.folder / "killed").touch()
                 os.kill(os.getpid(), signal.SIGKILL)
         return self.number**2
+
+
+@dataclass
+class KilledInStep:
+    """A training run whose process is killed in a step, the first time; it was to save its state before."""
+
+    run: Callable[[], Any]
+    mark: Path
+    step: int
+
+    def __call__(self) -> Any:
+        from litebert.train.trainer import Trainer
+
+        real, this = Trainer._step, self
+
+        def step(trainer: Trainer, *arguments: Any) -> Any:
+            if trainer.state.step == this.step and not this.mark.exists():
+                this.mark.write_text(str(os.getpid()))
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(trainer, *arguments)
+
+        Trainer._step = step  # type: ignore[method-assign]
+        try:
+            return self.run()
+        finally:
+            Trainer._step = real  # type: ignore[method-assign]
+
+
+def kill_first(run_all: Callable[..., Any], mark: Path, step: int) -> Callable[..., Any]:
+    """``run_all`` whose first job's process is killed in a step."""
+
+    def run(jobs: Any, **how: Any) -> Any:
+        return run_all([KilledInStep(jobs[0], mark, step), *jobs[1:]] if jobs else jobs, **how)
+
+    return run

@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from litebert.cluster import IN_FLIGHT, map_stream, run_all
+from litebert.cluster import IN_FLIGHT, Placement, map_stream, place_runs, run_all
 from litebert.errors import InputError
 
 WORK = """
-import os, signal, threading, time
+import os, signal, sys, threading, time
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +22,16 @@ def double(task):
 
 def process(task):
     return os.getpid()
+
+def gpu(folder, run):
+    "The GPU that a run sees, while another one has its own."
+    (Path(folder) / f"run-{run}").touch()
+    while len(list(Path(folder).glob("run-*"))) < 2:
+        time.sleep(0.02)
+    return os.environ["CUDA_VISIBLE_DEVICES"]
+
+def terminal():
+    return sys.stderr.isatty(), os.getpid()
 
 def refuse(task):
     raise InputError(f"task {task} is wrong", parameter="task")
@@ -102,18 +112,18 @@ def test_a_mistake_found_by_a_worker_is_that_mistake(work):
 def test_runs_give_their_results_in_order(work, at_once):
     seen = {}
     jobs = [work.partial(work.double, number) for number in range(4)]
-    assert run_all(jobs, at_once=at_once, needs={3: [0]}, finished=seen.__setitem__) == [0, 2, 4, 6]
+    assert run_all(jobs, on=Placement(at_once=at_once), needs={3: [0]}, finished=seen.__setitem__) == [0, 2, 4, 6]
     assert seen == {0: 0, 1: 2, 2: 4, 3: 6}
 
 
 def test_runs_at_once_have_processes_of_their_own(work):
-    found = run_all([work.partial(work.process, number) for number in range(3)], at_once=2)
+    found = run_all([work.partial(work.process, number) for number in range(3)], on=Placement(at_once=2))
     assert len({*found, os.getpid()}) == 4
 
 
 def test_a_run_whose_process_dies_runs_again(work, tmp_path):
     jobs = [work.partial(work.die_once, str(tmp_path), number) for number in (3, 4)]
-    assert run_all(jobs, at_once=2) == [6, 8]
+    assert run_all(jobs, on=Placement(at_once=2)) == [6, 8]
 
 
 def test_an_error_stops_the_other_runs_which_save_their_state(work, tmp_path):
@@ -123,6 +133,29 @@ def test_an_error_stops_the_other_runs_which_save_their_state(work, tmp_path):
     ]
     begun = time.monotonic()
     with pytest.raises(InputError, match="this run failed"):
-        run_all(jobs, at_once=2)
+        run_all(jobs, on=Placement(at_once=2))
     assert (tmp_path / "saved").exists()
     assert time.monotonic() - begun < 50  # it slept for 60
+
+
+def test_each_run_here_has_a_gpu_of_its_own(work, tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
+    jobs = [work.partial(work.gpu, str(tmp_path), run) for run in range(2)]
+    assert set(run_all(jobs, on=Placement(device="cuda", at_once=2))) == {"4", "7"}
+
+
+def test_a_run_apart_has_a_process_that_draws_on_no_terminal(work):
+    ((is_terminal, process),) = run_all([work.terminal], on=Placement(apart=True))
+    assert not is_terminal and process != os.getpid()
+
+
+@pytest.mark.parametrize(
+    ("gpus", "cores", "at_once"), [(0, 0, 1), (0, 3, 2), (0, 8, 1), (4, 0, 4), (4, 4, 2), (1, 0, 1)]
+)
+def test_a_run_for_each_gpu_or_for_so_many_cores(gpus, cores, at_once, monkeypatch):
+    monkeypatch.setattr("litebert.cluster.available_cores", lambda: 8)
+    monkeypatch.setattr("litebert.cluster.usable_device", lambda device: "cuda" if gpus else "cpu")
+    monkeypatch.setattr("litebert.cluster._visible_gpus", lambda: gpus)
+    place = place_runs("here", "auto", cores)
+    assert (place.at_once, place.device) == (at_once, "cuda" if gpus else "cpu")
+    assert place.is_in_turn == (at_once == 1)

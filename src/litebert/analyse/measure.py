@@ -29,8 +29,8 @@ from litebert.errors import InputError
 from litebert.nn.encoder import Encoder
 from litebert.nn.network import HeadsConfig, Network
 from litebert.parameters import format_duration
+from litebert.system import usable_device
 from litebert.terminal import progress
-from litebert.train.precision import usable_device
 
 log = logging.getLogger(__name__)
 

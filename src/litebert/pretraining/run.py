@@ -39,6 +39,7 @@ from litebert.runs import (
     update_run,
     write_run,
 )
+from litebert.system import usable_device
 from litebert.text.tokenizer_files import read_tokenizer
 from litebert.train.averaging import PREFIX, WeightAverage
 from litebert.train.callbacks import Callback, DivergenceGuard, SaveStates, StuckWatch, changed_fact
@@ -46,7 +47,7 @@ from litebert.train.console import ConsoleLine
 from litebert.train.metrics import MetricsFile, RunRecord, Sinks
 from litebert.train.parallel import NOT_SHARED, Ranks, full_weights, restartable_job
 from litebert.train.plot import Plot
-from litebert.train.precision import training_precision, usable_device
+from litebert.train.precision import training_precision
 from litebert.train.settings import Bound, Precision, TrainSettings
 from litebert.train.trainer import Trainer, TrainResult
 

@@ -43,10 +43,10 @@ from litebert.shrinking.strategies import (
     parse_strategy,
     ranges,
 )
+from litebert.system import usable_device
 from litebert.tasks.predicting import TASK_FILE
 from litebert.terminal import progress
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.precision import usable_device
 
 GREEDY_TOKENS = 16_384  # every candidate runs all of them
 MASKED = 0.15

@@ -16,11 +16,15 @@ import logging
 import math
 import shutil
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
+from litebert.cluster import IN_TURN, Placement, run_all
 from litebert.errors import InputError
 from litebert.parameters import format_duration
 from litebert.runs import MODEL_FOLDER, RunLock, update_run, write_atomically
@@ -34,6 +38,7 @@ from litebert.shrinking.tuning import (
     Tuning,
     check_metric,
     comparable,
+    device_here,
     inference_seconds,
     keeping_rules,
     note_runs,
@@ -126,7 +131,11 @@ class Trial:
 
 
 class Trials:
-    """All measurements so far. ``same`` names the model that layers make: with shared blocks many make one."""
+    """All measurements so far. ``same`` names the model that layers make: with shared blocks many make one.
+
+    Where several runs go at once (``place``), some are measured before they are asked for. A search counts only those
+    that it asks for, so that it finds the same as one whose runs follow each other, or as one that was stopped.
+    """
 
     def __init__(
         self,
@@ -134,11 +143,15 @@ class Trials:
         *,
         file: Path | None = None,
         same: Callable[[Layers], Hashable] = lambda kept: kept,
-        is_begun: Callable[[Layers, int], bool] = lambda kept, seed: False,
+        is_begun: Callable[[Layers, int], bool] | None = None,
+        measured: Callable[[Trial], None] = lambda trial: None,
+        place: Placement = IN_TURN,
+        stop: object = False,
     ) -> None:
         self._score, self._file, self._same = score, file, same
-        self._is_begun = is_begun
+        self._is_begun, self._told, self.place, self._stop = is_begun, measured, place, stop
         self._known: dict[Hashable, dict[int, Trial]] = {}
+        self._asked: dict[Hashable, dict[int, float]] = {}
         self.measured = 0  # in this process; the others were read
         for trial in _read(file):
             self._known.setdefault(self._same(trial.kept), {})[trial.seed] = trial
@@ -147,8 +160,8 @@ class Trials:
         return seed in self._known.get(self._same(kept), {})
 
     def scores(self, kept: Layers) -> list[float]:
-        """What is known of these layers."""
-        return [trial.score for trial in self._known.get(self._same(kept), {}).values()]
+        """What was asked for of these layers."""
+        return [*self._asked.get(self._same(kept), {}).values()]
 
     def of_seeds(self, kept: Layers, seeds: Sequence[int]) -> list[float]:
         """The scores of these layers with these seeds, all of which were measured."""
@@ -157,19 +170,40 @@ class Trials:
 
     def measure(self, kept: Layers, seed: int) -> float:
         """The score of these layers with a seed, measured unless it is known."""
-        known = self._known.setdefault(self._same(kept), {})
-        if seed not in known:
-            begun, resumed = time.monotonic(), self._is_begun(kept, seed)
-            score = float(self._score(kept, seed))
-            if not math.isfinite(score):
-                raise InputError(
-                    f"layers {kept} with seed {seed} have a score of {score}; the measure must be a number"
-                )
-            seconds = time.monotonic() - begun
-            known[seed] = Trial(kept=kept, seed=seed, score=score, seconds=seconds, resumed=resumed)
-            self.measured += 1
-            self._append(known[seed])
-        return known[seed].score
+        self.measure_all([(kept, seed)])
+        score = self._known[self._same(kept)][seed].score
+        self._asked.setdefault(self._same(kept), {})[seed] = score
+        return score
+
+    def measure_all(self, work: Sequence[tuple[Layers, int]], needs: Mapping[int, Sequence[int]] | None = None) -> None:
+        """Measure what is not known of layers and seeds, as many at once as fit; ``needs`` as of ``run_all``."""
+        new: dict[tuple[Hashable, int], int] = {}
+        for place, (kept, seed) in enumerate(work):
+            if not self.knows(kept, seed):
+                new.setdefault((self._same(kept), seed), place)
+        jobs = [partial(timed, self._score, self._is_begun, *work[place]) for place in new.values()]
+        places = {place: job for job, place in enumerate(new.values())}
+        before = {
+            places[place]: [places[other] for other in others if other in places]
+            for place, others in (needs or {}).items()
+            if place in places
+        }
+        run_all(
+            jobs,
+            on=self.place,
+            needs=before,
+            finished=lambda _, trial: self._add(trial),
+            what="fine-tuning runs",
+            stop=self._stop,
+        )
+
+    def _add(self, trial: Trial) -> None:
+        self._known.setdefault(self._same(trial.kept), {})[trial.seed] = trial
+        self.measured += 1
+        if self._file is not None:
+            with self._file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(dataclasses.asdict(trial)) + "\n")
+        self._told(trial)
 
     def seconds(self, layers: int) -> float:
         """How long a trial with this many layers may take, by those measured: time follows the number of layers."""
@@ -183,18 +217,14 @@ class Trials:
         every = (trial for known in self._known.values() for trial in known.values() if len(trial.kept) == layers)
         return min(every, key=lambda trial: (trial.resumed, trial.seconds))
 
-    def deviation(self) -> float | None:
-        """The standard deviation that seeds alone make, over all layers tried more than once; None: not known yet."""
-        groups = [[trial.score for trial in known.values()] for known in self._known.values() if len(known) > 1]
-        if not groups:
-            return None
-        squares = sum((score - sum(group) / len(group)) ** 2 for group in groups for score in group)
-        return math.sqrt(squares / sum(len(group) - 1 for group in groups))
 
-    def _append(self, trial: Trial) -> None:
-        if self._file is not None:
-            with self._file.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(dataclasses.asdict(trial)) + "\n")
+def timed(score: Score, is_begun: Callable[[Layers, int], bool] | None, kept: Layers, seed: int) -> Trial:
+    """Measure these layers with a seed."""
+    begun, resumed = time.monotonic(), is_begun is not None and is_begun(kept, seed)
+    found = float(score(kept, seed))
+    if not math.isfinite(found):
+        raise InputError(f"layers {kept} with seed {seed} have a score of {found}; the measure must be a number")
+    return Trial(kept=kept, seed=seed, score=found, seconds=time.monotonic() - begun, resumed=resumed)
 
 
 def _read(file: Path | None) -> Iterator[Trial]:
@@ -216,7 +246,8 @@ def _read(file: Path | None) -> Iterator[Trial]:
 class Search:
     """One search. ``keeping[name](k)`` gives the layers a strategy keeps when it drops k; strategies in order.
 
-    ``report`` gets each verdict, how many candidates may follow, and the seconds those may take.
+    ``report`` gets each verdict, how many candidates may follow, and the seconds those may take. ``ahead``: places that
+    the seeds of a candidate leave free measure candidates that may follow.
     """
 
     def __init__(
@@ -228,6 +259,7 @@ class Search:
         tolerance: float,
         seeds: Sequence[int],
         report: Callable[[Verdict, int, float], None] = lambda *_: None,
+        ahead: bool = True,
     ) -> None:
         if not seeds or len(set(seeds)) != len(seeds):
             raise InputError(f"seeds are {list(seeds)} but must be one or more, without repetition")
@@ -236,7 +268,7 @@ class Search:
         if depth < 2 or not keeping:
             raise InputError(f"there is nothing to search in {depth} layers with {len(keeping)} strategies")
         self._depth, self._keeping, self._trials = depth, keeping, trials
-        self._tolerance, self._seeds, self._report = tolerance, list(seeds), report
+        self._tolerance, self._seeds, self._report, self._ahead = tolerance, list(seeds), report, ahead
         self._verdicts: dict[tuple[str, int], Verdict] = {}
         self._everything: Layers = tuple(range(1, depth + 1))
         self._whole: list[float] = []  # scores of all layers, with the first seeds
@@ -264,7 +296,14 @@ class Search:
     def _measure_whole(self, count: int) -> None:
         """The scores of all layers with so many seeds at least."""
         for seed in self._seeds[len(self._whole) : count]:
+            self._measure_ahead(self._everything, seed, ((self._everything, number) for number in self._seeds))
             self._whole.append(self._trials.measure(self._everything, seed))
+
+    def _measure_ahead(self, kept: Layers, seed: int, pairs: Iterable[tuple[Layers, int]]) -> None:
+        """Measure these layers with a seed, unless they are known, and as many others of ``pairs`` as there is room."""
+        if not self._trials.knows(kept, seed):
+            others = (pair for pair in pairs if pair != (kept, seed) and not self._trials.knows(*pair))
+            self._trials.measure_all([(kept, seed), *islice(others, self._trials.place.at_once - 1)])
 
     def _pass(self) -> Verdict | None:
         """The best over all strategies: binary search per strategy, starting above the best so far."""
@@ -277,7 +316,7 @@ class Search:
                 middle = low + 1 if first else (low + high) // 2
                 first = False
                 known = (name, middle) in self._verdicts
-                verdict = self._judge(name, middle)
+                verdict = self._judge(name, middle, _middles((middle, high), (low, middle)))
                 if verdict.fits:
                     best, low = verdict, middle
                 else:
@@ -289,14 +328,17 @@ class Search:
                     self._report(verdict, left, left * len(self._seeds) * self._trials.seconds(self._depth // 2))
         return best
 
-    def _judge(self, name: str, count: int) -> Verdict:
+    def _judge(self, name: str, count: int, next_counts: Iterable[int]) -> Verdict:
         """The verdict on a strategy and a number; seeds are used until it is settled."""
         if (name, count) in self._verdicts:
             return self._verdicts[name, count]
         kept = self._keeping[name](count)
         assert len(kept) == self._depth - count, "a strategy keeps the number of layers it was asked for"
+        follow = [self._keeping[name](count) for count in next_counts] if self._ahead else []
         for used, seed in enumerate(self._seeds, start=1):
             self._measure_whole(used)
+            ready = [number for number in self._seeds if self._trials.knows(self._everything, number)]
+            self._measure_ahead(kept, seed, ((layers, number) for layers in (kept, *follow) for number in ready))
             self._trials.measure(kept, seed)
             verdict = self._verdict(name, kept)
             if used < len(self._seeds) and self._is_settled(verdict):
@@ -344,6 +386,7 @@ class Search:
     def _confirm(self, verdict: Verdict) -> Verdict:
         """The verdict on a winner with every seed."""
         self._measure_whole(len(self._seeds))
+        self._trials.measure_all([(verdict.kept, seed) for seed in self._seeds])
         for seed in self._seeds:
             self._trials.measure(verdict.kept, seed)
         final = self._verdict(verdict.strategy, verdict.kept)
@@ -358,6 +401,17 @@ def _certain(differences: int) -> float:
     cube, fifth = CERTAIN**3, CERTAIN**5
     second = (5 * fifth + 16 * cube + 3 * CERTAIN) / 96
     return CERTAIN + (cube + CERTAIN) / (4 * differences) + second / differences**2
+
+
+def _middles(*ranges: tuple[int, int]) -> Iterator[int]:
+    """The numbers that binary searches between two numbers may come to, soonest first."""
+    waiting = deque(ranges)
+    while waiting:
+        low, high = waiting.popleft()
+        if high - low > 1:
+            middle = (low + high) // 2
+            yield middle
+            waiting += (middle, high), (low, middle)
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -400,6 +454,7 @@ def shrink_for_task(
     seeds: Sequence[int],
     strategies: Sequence[Strategy] = USUAL,
     schedule: DropSchedule | None = None,
+    place: Placement = IN_TURN,
 ) -> TaskReport:
     """Search, leave the smallest fine-tuned model that is good enough in OUT/model, and report."""
     check_metric(data)
@@ -407,23 +462,31 @@ def shrink_for_task(
     check_folder(settings.out, settings.resume)
     prepared = prepare(settings, data)
     plan = prepared.source.network.config.encoder.plan
+    stop = StopSignal()
     with RunLock(settings.out):
         note_runs(settings, comparable(settings, prepared, schedule), {"tolerance": tolerance, "seeds": list(seeds)})
         tuning = Tuning(settings, prepared, schedule)
+        tuning.stop = stop
         reporter = _Reporter(data.metrics[0], tuning)
         trials = Trials(
-            reporter.score, file=settings.out / TRIALS_FILE, same=lambda kept: (len(kept), kept_plan(plan, kept))
+            tuning.score,
+            file=settings.out / TRIALS_FILE,
+            same=lambda kept: (len(kept), kept_plan(plan, kept)),
+            measured=reporter.measured,
+            place=place,
+            stop=stop,
         )
         names = strategies if sharing(plan) != "all" else ("top",)  # all strategies are equal
-        keeping = keeping_rules(names, prepared, settings.device)
-        search = Search(len(plan), keeping, trials, tolerance=tolerance, seeds=seeds, report=reporter)
-        with StopSignal() as tuning.stop:
+        keeping = keeping_rules(names, prepared, device_here(settings.device))
+        ahead = schedule.when != "steps"  # where candidates begin with the same smaller ones
+        search = Search(len(plan), keeping, trials, tolerance=tolerance, seeds=seeds, report=reporter, ahead=ahead)
+        with stop:
             found = search.run()
         kept = found.best.kept if found.best else tuple(range(1, len(plan) + 1))
         if found.best is not None:
-            tuning.put_best(kept, seeds, settings.out / MODEL_FOLDER)
+            tuning.put_best(kept, seeds, settings.out / MODEL_FOLDER, place)
         shutil.rmtree(settings.out / TRIALS_FOLDER, ignore_errors=True)
-        before, after = _standings(prepared, kept, trials, seeds, settings.device)
+        before, after = _standings(prepared, kept, trials, device_here(settings.device))
         report = TaskReport(
             model=settings.model,
             task=data.name,
@@ -441,9 +504,7 @@ def shrink_for_task(
     return report
 
 
-def _standings(
-    prepared: Prepared, kept: Layers, trials: Trials, seeds: Sequence[int], device: str
-) -> tuple[Standing, Standing]:
+def _standings(prepared: Prepared, kept: Layers, trials: Trials, device: str) -> tuple[Standing, Standing]:
     """All layers and those kept."""
     everything = tuple(range(1, prepared.source.network.config.encoder.num_layers + 1))
     networks = [with_head(prepared, layers) for layers in (everything, kept)]
@@ -453,7 +514,7 @@ def _standings(
             layers=len(layers),
             parameters=count_parameters(network.config),
             milliseconds=1000 * each,
-            scores=trials.of_seeds(layers, [seed for seed in seeds if trials.knows(layers, seed)]),
+            scores=trials.scores(layers),
         )
         for layers, network, each in zip((everything, kept), networks, seconds, strict=True)
     )
@@ -467,10 +528,8 @@ class _Reporter:
         self._metric, self._tuning = metric, tuning
         self._best = 0
 
-    def score(self, kept: Layers, seed: int) -> float:
-        score = self._tuning.score(kept, seed)
-        log.info(f"layers {ranges(kept)}, seed {seed}: {self._metric} {score:.4f}")
-        return score
+    def measured(self, trial: Trial) -> None:
+        log.info(f"layers {ranges(trial.kept)}, seed {trial.seed}: {self._metric} {trial.score:.4f}")
 
     def __call__(self, last: Verdict, left: int, seconds: float) -> None:
         if last.fits:

@@ -22,6 +22,7 @@ import torch
 from litebert.analyse.inputs import BATCH_TOKENS, Inputs
 from litebert.analyse.layer_statistics import contribution
 from litebert.checkpoints.folder import Loaded, load_model, save_model
+from litebert.cluster import Placement, run_all
 from litebert.distillation.objective import DistillSettings
 from litebert.distillation.run import TAUGHT, load_teacher, with_teacher
 from litebert.errors import InputError, nearest
@@ -81,6 +82,10 @@ class Tuning:
         self._everything = tuple(range(1, prepared.source.network.config.encoder.num_layers + 1))
         if self.schedule.recover is not None and prepared.data.kind not in TAUGHT:
             raise InputError(f"recover distils, which {prepared.data.kind} tasks do not support; leave it out")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the signal, which another process does not share."""
+        return {**self.__dict__, "stop": None}
 
     def folder(self, kept: Layers, seed: int) -> Path:
         return self.settings.out / TRIALS_FOLDER / f"{'-'.join(map(str, kept))}-seed-{seed}"
@@ -160,13 +165,18 @@ class Tuning:
         write_run(out, "shrink", {"seed": seed}, result={"score": score, "dev": figures})
         return _finite(score)
 
-    def put_best(self, kept: Layers, seeds: Sequence[int], target: Path) -> None:
+    def put_best(self, kept: Layers, seeds: Sequence[int], target: Path, place: Placement) -> None:
         """Move the best seed's model to ``target``; trained again where its folder is gone."""
         best = max(seeds, key=lambda seed: _score_of(self.folder(kept, seed)))
         if not (self.folder(kept, best) / MODEL_FOLDER).is_dir():
-            self.score(kept, best)
+            run_all([partial(self.score, kept, best)], on=place)
         shutil.rmtree(target, ignore_errors=True)
         (self.folder(kept, best) / MODEL_FOLDER).rename(target)
+
+
+def device_here(device: str) -> str:
+    """The device of runs, or the CPU where they run on a cluster and this machine has no such device."""
+    return device if torch.cuda.is_available() else "cpu"
 
 
 def _free_memory(device: str) -> None:

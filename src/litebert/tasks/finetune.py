@@ -9,14 +9,16 @@ import math
 import shutil
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from litebert.checkpoints.folder import save_model
+from litebert.cluster import IN_TURN, Placement, run_all
 from litebert.config import changed, current_name, flat
 from litebert.errors import InputError
 from litebert.nn.network import Network
@@ -49,6 +51,7 @@ from litebert.tasks.prepare import (
 )
 from litebert.tasks.recipes import FinetuneRecipe
 from litebert.train.callbacks import Callback, DivergenceGuard, SaveStates
+from litebert.train.clock import StopSignal
 from litebert.train.console import ConsoleLine
 from litebert.train.metrics import MetricsFile, RunRecord
 from litebert.train.objective import Stage
@@ -358,12 +361,13 @@ class SeedsResult:
         )
 
 
-def finetune_seeds(settings: FinetuneSettings, data: TaskData, seeds: int) -> tuple[SeedsResult, list[FinetuneResult]]:
-    """Fine-tune with ``seeds`` seeds, one after the other; those already finished are not done again on resume."""
+def finetune_seeds(
+    settings: FinetuneSettings, data: TaskData, seeds: int, place: Placement = IN_TURN
+) -> tuple[SeedsResult, list[FinetuneResult]]:
+    """Fine-tune with ``seeds`` seeds at a place; those already finished are not done again on resume."""
     if seeds < 2:
         raise InputError(f"seeds is {seeds} but must be 2 or more")
     check_folder(settings.out, settings.resume)
-    results: list[FinetuneResult] = []
     begun = time.monotonic()
     with RunLock(settings.out):
         prepared = prepare(settings, data)
@@ -371,18 +375,17 @@ def finetune_seeds(settings: FinetuneSettings, data: TaskData, seeds: int) -> tu
         asked = {"model": settings.model, "task": data.name, "seeds": seeds, "recipe": asdict(prepared.recipe)}
         if not settings.resume:
             write_run(settings.out, "finetune", asked, parents=parents, status="running")
-        for number in range(seeds):
-            seed = settings.seed + number
-            left = None if settings.budget is None else settings.budget - (time.monotonic() - begun)
-            if left is not None and left <= 0 and results:
-                log.warning("the budget is used up after %d of %d seeds", number, seeds)
-                break
-            # The budget is for all seeds: each may use an equal share of what is left.
-            share = None if left is None else max(left, 0.0) / (seeds - number)
-            results.append(_one_seed(replace(settings, budget=share), data, prepared, seed))
-            if results[-1].status == "stopped":
-                raise InputError(f"stopped at seed {seed}; the same command with resume continues")
-            log.info("seed %d: %s %.4f", seed, data.metrics[0], results[-1].score)
+
+        def finished(number: int, result: FinetuneResult | None) -> None:
+            if result is not None:
+                log.info("seed %d: %s %.4f", settings.seed + number, data.metrics[0], result.score)
+
+        jobs = _seed_jobs(settings, prepared, seeds, place, begun)
+        with StopSignal() as stop:
+            every = run_all(jobs, on=place, finished=finished, what="seeds", stop=stop)
+        results = [result for result in every if result is not None]
+        if len(results) < seeds:
+            log.warning("the budget is used up after %d of %d seeds", len(results), seeds)
         found = _summary(data.metrics[0], results, settings.seed)
         _keep_best(settings.out, found)
         figures = results[found.best - settings.seed].figures
@@ -390,17 +393,44 @@ def finetune_seeds(settings: FinetuneSettings, data: TaskData, seeds: int) -> tu
     return found, results
 
 
-def _one_seed(settings: FinetuneSettings, data: TaskData, prepared: Prepared, seed: int) -> FinetuneResult:
-    """One seed's run, or what it gave where it is done."""
+def _seed_jobs(
+    settings: FinetuneSettings, prepared: Prepared, seeds: int, place: Placement, begun: float
+) -> list[Callable[[], FinetuneResult | None]]:
+    """A run for each seed. The budget is for all of them: each may use an equal share of what is left."""
+    numbers = range(seeds)
+    if place.is_in_turn and settings.budget is not None:
+        return [partial(_one_seed_in_time, settings, prepared, number, seeds, begun) for number in numbers]
+    if settings.budget is not None:
+        settings = replace(settings, budget=settings.budget / math.ceil(seeds / place.at_once))
+    return [partial(_one_seed, settings, prepared, settings.seed + number) for number in numbers]
+
+
+def _one_seed_in_time(
+    settings: FinetuneSettings, prepared: Prepared, number: int, seeds: int, begun: float
+) -> FinetuneResult | None:
+    """One seed's run in its share of the budget that others before it have left; None: they left nothing."""
+    assert settings.budget is not None
+    left = settings.budget - (time.monotonic() - begun)
+    if left <= 0 and number:
+        return None
+    return _one_seed(replace(settings, budget=max(left, 0.0) / (seeds - number)), prepared, settings.seed + number)
+
+
+def _one_seed(settings: FinetuneSettings, prepared: Prepared, seed: int) -> FinetuneResult:
+    """One seed's run, or what it gave where it is done; one that was stopped or killed is resumed."""
     out = settings.out / f"seed-{seed}"
     done = out / "result.json"
-    if settings.resume and done.is_file():
+    if done.is_file():
         fields = json.loads(done.read_text(encoding="utf-8"))
         return FinetuneResult(**{**fields, "notes": tuple(fields["notes"]), "attempts": tuple(fields["attempts"])})
-    resume = settings.resume and out.is_dir() and any(out.iterdir())
-    result = finetune(replace(settings, out=out, seed=seed, resume=resume), data, prepared)
-    if result.status != "stopped":
-        write_atomically(done, json.dumps(asdict(result), indent=2) + "\n")
+    note = read_run(out)
+    if note is None or note.status in ("finished", "diverged"):  # killed before there was anything, or at its very end
+        shutil.rmtree(out, ignore_errors=True)
+        note = None
+    result = finetune(replace(settings, out=out, seed=seed, resume=note is not None), prepared.data, prepared)
+    if result.status == "stopped":
+        raise InputError(f"stopped at seed {seed}; the same command with resume continues")
+    write_atomically(done, json.dumps(asdict(result), indent=2) + "\n")
     return result
 
 

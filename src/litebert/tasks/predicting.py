@@ -15,13 +15,14 @@ from litebert.config import build
 from litebert.data.files import read_object
 from litebert.errors import InputError
 from litebert.nn.network import Network, NetworkConfig
+from litebert.system import usable_device
 from litebert.tasks.encoding import Inputs, Integers, gather, token_batches
 from litebert.tasks.examples import TASK_FILE, Item, ItemPrediction, TaskSpec
 from litebert.tasks.kinds import KINDS, HeadScores, TaskKind, check_fits
 from litebert.tasks.kinds.base import Floats
 from litebert.tasks.objective import device_tensors, run_head
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.precision import cast, default_precision, usable_device
+from litebert.train.precision import cast, default_precision
 from litebert.train.settings import Precision
 
 __all__ = ["TASK_FILE", "Predictor", "check_fits", "find_spec", "load_predictor", "read_spec", "spec_of_heads"]

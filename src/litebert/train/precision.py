@@ -1,26 +1,14 @@
-"""Device and precision: bf16, fp16 with loss scaling, or fp32. Weights are fp32; only the forward pass is cast."""
+"""Precision: bf16, fp16 with loss scaling, or fp32. Weights are fp32; only the forward pass is cast."""
 
 import contextlib
 from typing import Any
 
 import torch
 
-from litebert.errors import InputError
 from litebert.train.settings import Precision
 
 LEAST_WIDTH = 128  # of a model for which bf16 pays on a CPU: 1.2 of the time at 64, 0.7 at 192 and 256
 _CAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
-
-
-def usable_device(asked: str = "auto") -> str:
-    """``cpu`` or ``cuda``; ``auto`` is cuda where there is one. An error where there is no such device here."""
-    if asked == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if asked not in ("cpu", "cuda"):
-        raise InputError(f"device is '{asked}' but must be auto, cpu or cuda", parameter="device")
-    if asked == "cuda" and not torch.cuda.is_available():
-        raise InputError("device is cuda but there is no CUDA device here; use cpu", parameter="device")
-    return asked
 
 
 def default_precision(device: torch.device) -> Precision:

@@ -9,6 +9,10 @@ from litebert.commands.show import show_report
 from litebert.errors import InputError
 
 Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")]
+On = Annotated[str, typer.Option(help="Where runs go: here, ray or ray://HOST:PORT.")]
+Cores = Annotated[
+    int, typer.Option(min=0, help="Cores of a run, where several run at once; 0: all of a machine. A GPU has one run.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")]
 
 app = typer.Typer(help="Measure against other libraries, side by side in one run.", no_args_is_help=True)
@@ -16,7 +20,7 @@ app = typer.Typer(help="Measure against other libraries, side by side in one run
 
 def usable_device(device: str) -> str:
     """The device to run on; torch is imported when a command runs."""
-    from litebert.train.precision import usable_device as usable
+    from litebert.system import usable_device as usable
 
     return usable(device)
 

@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
+from torch._C._distributed_c10d import GradBucket
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
@@ -91,9 +93,9 @@ def _exchange(model: str, ranks: Ranks, links: Links, tokens: int, length: int, 
     assert isinstance(together.parallel, DistributedDataParallel)
     sent = [0]
 
-    def count(state: Any, bucket: Any) -> Any:
+    def count(group: Any, bucket: GradBucket) -> torch.futures.Future[Tensor]:
         sent[0] += bucket.buffer().nbytes
-        return allreduce_hook(state, bucket)
+        return allreduce_hook(group, bucket)
 
     together.parallel.register_comm_hook(None, count)
     for stepper in (alone, together, together):  # buckets are made anew in the second step

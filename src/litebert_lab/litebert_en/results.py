@@ -11,19 +11,20 @@ Stopped or killed, the same command resumes: what is done is not done again. At 
 import argparse
 import json
 import os
-import signal
 import subprocess
 import sys
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
+from litebert import cli
 from litebert.checkpoints.folder import model_config
+from litebert.cluster import Stopped, place_runs, run_all
 from litebert.errors import InputError
 from litebert.planning.count import count_parameters
 from litebert.runs import LOCK_FILE, read_run
+from litebert.train.clock import StopSignal
 from litebert_lab.card.results import Results, cloze_score, cloze_table, main_table, read_seeds, spread_table
 
 CLOZE = Path(__file__).parents[3] / "examples" / "cloze.jsonl"  # of the checkout
@@ -32,9 +33,6 @@ FAMILIES = {  # tasks by the option that names their data, those that take longe
     "squad": ("squad1",),
     "glue": ("sst2", "cola", "stsb", "mrpc", "rte"),
 }
-
-STOP = threading.Event()
-RUNNING: set["subprocess.Popen[bytes]"] = set()
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class Job:
 
     def command(self) -> list[str]:
         begun = self.folder.is_dir() and any(path.name != LOCK_FILE for path in self.folder.iterdir())
-        return [sys.executable, "-m", "litebert", *self.words, *(("--resume",) if begun else ())]
+        return ["litebert", *self.words, *(("--resume",) if begun else ())]
 
 
 def main() -> int:
@@ -67,10 +65,18 @@ def main() -> int:
     jobs = make_jobs(asked, models)
     left = [job for job in jobs if not job.is_done()]
     print(f"{len(jobs)} runs, {len(jobs) - len(left)} done; {asked.jobs} at once", flush=True)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
-    with ThreadPoolExecutor(asked.jobs) as pool:
-        failed = [sentence for sentence in pool.map(lambda job: run_job(job, asked.jobs), left) if sentence]
+    failed: list[str] = []
+
+    def finished(_: int, ended: tuple[bool, str]) -> None:
+        print(ended[1], flush=True)
+        failed.extend([] if ended[0] else [ended[1]])
+
+    place = replace(place_runs(device=asked.device or "auto"), at_once=asked.jobs, apart=True)
+    try:
+        with StopSignal() as stop:
+            run_all([partial(run_job, job) for job in left], on=place, finished=finished, stop=stop)
+    except Stopped:
+        failed.append("stopped; run the same command again to resume")
     write(asked, gather(asked, jobs, depths))
     for sentence in failed:
         print(sentence)
@@ -129,32 +135,25 @@ def data_words(data: Path) -> tuple[str, ...]:
     return ("--data", str(data))
 
 
-def stop(*_: object) -> None:
-    """Begin nothing more; what runs saves its state and ends."""
-    STOP.set()
-    for process in list(RUNNING):
-        process.terminate()
-
-
-def run_job(job: Job, jobs: int) -> str:
-    """Run one; a sentence where it failed."""
-    if STOP.is_set():
-        return ""
+def run_job(job: Job) -> tuple[bool, str]:
+    """Run one, in a process that has nothing else to do; whether it ended well, and a sentence."""
     begun, name = time.monotonic(), f"{job.task} at depth {job.depth}"
     job.folder.parent.mkdir(parents=True, exist_ok=True)
     log = job.folder.with_suffix(".log")
-    threads = str(max(1, (os.cpu_count() or 1) // jobs))
-    environment = {**os.environ, "OMP_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "false"}
+    sys.argv = job.command()
+    code: object = 0
     with log.open("a", encoding="utf-8") as file:
-        process = subprocess.Popen(job.command(), stdout=file, stderr=subprocess.STDOUT, env=environment)
-        RUNNING.add(process)
-        code = process.wait()
-        RUNNING.discard(process)
-    if STOP.is_set():
-        return f"{name} was stopped; run the same command again to resume"
-    print(f"{name}: {time.monotonic() - begun:.0f} seconds", flush=True)
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)
+        try:
+            cli.main()
+        except SystemExit as ended:
+            code = ended.code
+        sys.stdout.flush()
+    if not code:
+        return True, f"{name}: {time.monotonic() - begun:.0f} seconds"
     lines = log.read_text(encoding="utf-8").splitlines()
-    return "" if code == 0 else f"{name} failed: {lines[-1] if lines else ''} ({log})"
+    return False, f"{name} failed: {lines[-1] if lines else ''} ({log})"
 
 
 def gather(asked: argparse.Namespace, jobs: list[Job], depths: list[int]) -> Results:

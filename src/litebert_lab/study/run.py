@@ -1,15 +1,17 @@
-"""A study from its first row to its verdicts: rows run one after another, and a study that was stopped resumes.
+"""A study from its first row to its verdicts: its rows are runs, and a study that was stopped resumes.
 
 A finished row is judged by sums over batches of held-out text that are the same for every row. They are kept batch by
 batch, because how much batches differ is how much a figure can be trusted.
 """
 
+import contextlib
 import gc
 import json
 import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ import torch
 
 from litebert.checkpoints.folder import load_model
 from litebert.checkpoints.training import saved_states
+from litebert.cluster import IN_TURN, Placement, Stopped, run_all
 from litebert.corpus.settings import Order
 from litebert.corpus.store import Store, unigram_entropy
 from litebert.errors import InputError
@@ -137,7 +140,7 @@ def plan_study(settings: StudySettings) -> Done:
     study = study_of(settings.study, preset_config(settings.preset, of_model))
     parameters, grows = {}, {}
     for row in study.rows:
-        chosen = row_settings(settings, study, row, 0)
+        chosen = row_settings(replace(settings, device="auto"), study, row, 0)  # a cluster may have other devices
         grows[row.label] = bool(chosen.recipe.growth.depths)
         parameters[row.name] = count_parameters(network_config(chosen, store).encoder).bare
     notes = study.notes
@@ -150,23 +153,32 @@ def plan_study(settings: StudySettings) -> Done:
     return Done(study, settings, parameters, scores, store.fingerprint, unigram_entropy(store), notes)
 
 
-def run_study(settings: StudySettings) -> Done:
+def run_study(settings: StudySettings, place: Placement = IN_TURN) -> Done:
     """Train and score every row that is not there yet; stops, to be resumed, when asked to."""
     done = plan_study(settings)
     with RunLock(settings.out), StopSignal() as stop:
         _note(settings, done)
-        store = Store.open(settings.corpus)
         # All rows of the first seed, then of the next, so that a study cut short has a table.
-        for seed, row in product(range(settings.seeds), done.study.trained):
-            if stop:
-                break
-            if seed in done.scores[row.name]:
-                continue
-            finished = sum(len(done.scores[other.name]) for other in done.study.trained)
-            log.info(f"{row.label}, seed {seed} ({finished} of {settings.seeds * len(done.study.trained)} runs done)")
-            if not _run_row(settings, done.study, row, seed, store):
-                break
-            done = replace(done, scores=_scores_of(settings, done.study))
+        every = product(range(settings.seeds), done.study.trained)
+        left = [(seed, row) for seed, row in every if seed not in done.scores[row.name]]
+        places = {(seed, row.name): index for index, (seed, row) in enumerate(left)}
+        needs = {
+            index: [places[seed, row.start]]
+            for index, (seed, row) in enumerate(left)
+            if row.start and (seed, row.start) in places
+        }
+        wanted = settings.seeds * len(done.study.trained)
+
+        def finished(index: int, _: None) -> None:
+            seed, row = left[index]
+            scores = _scores_of(settings, done.study)
+            ready = sum(len(scores[other.name]) for other in done.study.trained)
+            log.info(f"{row.label}, seed {seed}: {ready} of {wanted} runs done")
+
+        jobs = [partial(_run_row, settings, done.study, row, seed) for seed, row in left]
+        with contextlib.suppress(Stopped):
+            run_all(jobs, on=place, needs=needs, finished=finished, what="rows", stop=stop)
+        done = replace(done, scores=_scores_of(settings, done.study))
         update_run(settings.out, status="finished" if done.complete else "stopped")
     if not done.complete:
         log.info("stopped; the same command resumes")
@@ -222,8 +234,9 @@ def _scores_of(settings: StudySettings, study: Study) -> dict[str, dict[int, Row
     return scores
 
 
-def _run_row(settings: StudySettings, study: Study, row: Row, seed: int, store: Store) -> bool:
-    """Train a row, or resume it, and score it; False when it was asked to stop."""
+def _run_row(settings: StudySettings, study: Study, row: Row, seed: int) -> None:
+    """Train a row, or resume it, and score it."""
+    log.info(f"{row.label}, seed {seed}")
     folder = row_folder(settings, row, seed)
     chosen = replace(row_settings(settings, study, row, seed), resume=bool(saved_states(folder)))
     note = read_run(folder)
@@ -231,18 +244,17 @@ def _run_row(settings: StudySettings, study: Study, row: Row, seed: int, store: 
         if folder.exists() and not chosen.resume:
             shutil.rmtree(folder)  # killed before its first state was saved: there is nothing in it
         if pretrain(chosen).status == "stopped":
-            return False
+            raise Stopped("stopped; the same command resumes")
     length = chosen.recipe.batches.lengths[-1][1]
     own = chosen.recipe.order
     asked = (own, *(order for order in ORDERS if order != own)) if "nsp_accuracy" in study.metrics else (own,)
     depths = [other.depth for other in study.rows if other.model == row.name and other.depth is not None]
-    score_run(folder, store, length, asked, torch.device(chosen.device), depths=depths)
+    score_run(folder, Store.open(settings.corpus), length, asked, torch.device(chosen.device), depths=depths)
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)  # states of a finished row are of no more use
     torch._dynamo.reset()  # graphs of one row are of no use to the next, and torch keeps only so many
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-    return True
 
 
 def _note(settings: StudySettings, done: Done) -> None:

@@ -10,10 +10,11 @@ from litebert.checkpoints.folder import load_model
 from litebert.report import to_html
 from litebert.shrinking import tuning
 from litebert.shrinking.strategies import drop_fixed, kept_of
+from litebert.shrinking.tuning import DropSchedule
 from litebert.tasks.predicting import load_predictor
 from litebert.tasks.sources import read_task
 from litebert.train.trainer import Trainer
-from litebert_lab.compare import Cell, Comparison, Cost, TaskTable, comparison_report, tolerance_rows
+from litebert_lab.compare import Cell, Comparison, Cost, TaskTable, _needs, comparison_report, tolerance_rows
 
 WORDS = ["steps=4", "batch=8", "scores=1", "rate=1e-3", "--columns", "text", "--label", "kind", "--seeds", 2]
 
@@ -212,3 +213,11 @@ def test_a_finished_comparison_is_read_and_not_run_again(litebert_lab, model_fol
     monkeypatch.setattr(tuning, "finetune", None)
     code, again, err = litebert_lab("compare", model, *words, "--resume")
     assert code == 0 and json.loads(again)["tasks"][0]["cells"] == json.loads(first)["tasks"][0]["cells"], err
+
+
+def test_runs_wait_for_those_that_they_begin_with():
+    everything, fewer, fewest = (1, 2, 3), (1, 2), (1,)
+    work = [(kept, seed) for kept in (everything, fewer, fewest) for seed in (0, 1)]
+    assert _needs(work, everything, DropSchedule()) == {}
+    assert _needs(work, everything, DropSchedule(when="after")) == {2: [0], 3: [1], 4: [0], 5: [1]}
+    assert _needs(work, everything, DropSchedule(when="steps")) == {2: [0], 3: [1], 4: [2], 5: [3]}

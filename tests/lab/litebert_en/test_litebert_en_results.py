@@ -2,6 +2,7 @@
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from PIL import Image
 import litebert
 from litebert import shipped_models
 from litebert.checkpoints.folder import save_model
+from litebert.cluster import Placement, run_all
 from litebert.errors import InputError
 from litebert.nn.config import family_config
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig, pretraining_network
@@ -60,9 +62,16 @@ def test_what_was_begun_goes_on_and_what_is_done_is_left(tmp_path):
     assert job.is_done()
 
 
+def test_runs_have_processes_and_logs_of_their_own(tmp_path):
+    jobs = [results.Job(name, 4, tmp_path / name, ("show", name)) for name in ("albert-tiny", "albert-nothing")]
+    found = run_all([partial(results.run_job, job) for job in jobs], on=Placement(at_once=2, apart=True))
+    assert found[0][0] and found[0][1].startswith("albert-tiny at depth 4: ")
+    assert not found[1][0] and "albert-nothing at depth 4 failed: litebert: " in found[1][1]
+    assert "vocab_size" in (tmp_path / "albert-tiny.log").read_text()
+
+
 def test_what_is_done_is_gathered_without_running_anything(monkeypatch, tmp_path, model, capsys):
     (tmp_path / "out/depth-4/rte").mkdir(parents=True)
-    monkeypatch.setattr(results.signal, "signal", lambda *_: None)
     write_run(
         tmp_path / "out/depth-4/rte", "finetune", {"task": "rte"}, result={"dev": {"accuracy": 0.75, "loss": 1.0}}
     )

@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 import torch
+import toy_work
 from typer.testing import CliRunner
 
 import litebert
 from litebert.checkpoints.training import saved_states
+from litebert.cluster import Placement, run_all
 from litebert.errors import InputError
 from litebert.pretraining.run import pretrain
 from litebert.runs import read_run, standing
@@ -90,6 +92,30 @@ def test_a_row_that_was_killed_goes_on_and_ends_the_same(store, tmp_path):
     ours = weights(row_folder(killed, row, 0))
     for name, tensor in weights(row_folder(whole, row, 0)).items():
         assert torch.equal(tensor, ours[name]), name
+
+
+def test_rows_at_once_are_those_of_rows_in_turn(store, tmp_path, monkeypatch):
+    """One of them is killed midway; rows begin after those that they start from."""
+    turn, once = (settings(store, tmp_path / name, "dropout") for name in ("turn", "once"))
+    expected = run_study(turn)
+    killing = toy_work.kill_first(run_all, tmp_path / "killed", step=3)
+    with monkeypatch.context() as patched:
+        patched.setattr(study_run, "run_all", killing)
+        found = run_study(once, Placement(at_once=2))
+    assert (tmp_path / "killed").exists() and found.complete
+    tables = [{row: seeds[0].table for row, seeds in done.scores.items()} for done in (expected, found)]
+    assert tables[0] == tables[1]
+    for row in found.study.rows:
+        ours, theirs = (weights(row_folder(one, row, 0)) for one in (once, turn))
+        assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    asked: dict[int, list[int]] = {}
+    monkeypatch.setattr(study_run, "run_all", lambda jobs, *, needs, **_: asked.update(needs))
+    run_study(settings(store, tmp_path / "depth", "depth", seeds=2))
+    rows = plan_study(settings(store, tmp_path / "depth", "depth")).study.trained
+    starts = {place: [row.name for row in rows].index(row.start) for place, row in enumerate(rows) if row.start}
+    assert starts and asked == {
+        seed * len(rows) + place: [seed * len(rows) + start] for place, start in starts.items() for seed in (0, 1)
+    }
 
 
 def test_a_study_that_is_asked_to_stop_says_how_to_resume(store, tmp_path, monkeypatch, caplog):

@@ -3,6 +3,7 @@
 import json
 import random
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,7 +13,9 @@ from hypothesis import strategies as st
 from litebert.analyse.inputs import batches, text_lines
 from litebert.analyse.layer_statistics import contribution
 from litebert.checkpoints.folder import load_model
+from litebert.cluster import IN_TURN, Placement, run_all
 from litebert.errors import InputError
+from litebert.shrinking import search
 from litebert.shrinking.drop import drop_layers
 from litebert.shrinking.search import Search, Trials, _certain
 from litebert.shrinking.strategies import FIXED, drop_similar, kept_of
@@ -203,6 +206,21 @@ def test_progress_never_runs_out_before_the_end():
     found = Search(12, rules(12, {3, 4}), trials, tolerance=1.0, seeds=[0], report=report).run()
     assert tuple(verdict for verdict, _, _ in reports) == found.verdicts
     assert reports[-1][1] == 0 and all(seconds >= 0 for _, _, seconds in reports)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(3, 12), st.integers(2, 9), st.integers(0, 10**6), st.booleans())
+def test_runs_at_once_find_what_runs_in_turn_find(depth, places, draw, ahead):
+    """More is measured, but only what a search in turn asks for counts."""
+    score = planted(depth, {1, depth - 1}, noise=2.0)
+    found = []
+    for place in (IN_TURN, Placement(at_once=places)):
+        trials = Trials(lambda kept, seed: score(kept, seed + draw), place=place)
+        with pytest.MonkeyPatch.context() as patched:  # no processes: which runs go at once, not how
+            patched.setattr(search, "run_all", lambda jobs, *, on, **how: run_all(jobs, on=IN_TURN, **how))
+            searched = Search(depth, rules(depth), trials, tolerance=6.0, seeds=range(4), ahead=ahead)
+            found.append(replace(searched.run(), measured=0))
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("family", ["bert", "xlnet"])

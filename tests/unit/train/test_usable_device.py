@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from litebert.errors import InputError
-from litebert.train.precision import usable_device
+from litebert.system import usable_device
 
 
 @pytest.mark.parametrize("there", [True, False])
