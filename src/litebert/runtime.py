@@ -1,8 +1,8 @@
 """Exported models, run by onnxruntime: the same questions as to any model (``TextModel``), without torch.
 
 On a CPU a batch gains nothing: what a token costs hardly depends on how many are computed at once. So every text is a
-run of its own, without padding, on one thread, and as many run at a time as there are cores. A single text that is not
-short gets all cores. No answer can depend on what else is asked, and the bits are the same either way.
+run of its own, without padding, on one thread, and as many run at a time as there are cores. A text that comes alone and
+is not short gets all cores. No answer can depend on what else is asked, and the bits are the same either way.
 """
 
 import os
@@ -34,7 +34,9 @@ POOLED: dict[Pooling, str] = {"mean": "mean", "first": "first", "pooler": "poole
 SEVEN_BITS = {"activation_step": np.array(1 / 63, np.float32), "activation_zero": np.array(64, np.uint8)}
 # Fused, the sum before a norm is several times slower than apart.
 SLOW_FUSIONS = ["SkipLayerNormFusion"]
-SHORT = 24  # tokens of a text that more threads do not make faster
+SHORT = 8  # tokens of a text that more threads do not make faster
+SPIN = "100"  # microseconds that threads which share a text wait awake for the next operator
+SPIN_IS_BOUNDED = (1, 26)  # onnxruntime from here on; before, awake threads would take the cores from others for long
 LONG = 128  # tokens of a text whose memory is worth giving back at once
 
 Array = npt.NDArray[Any]
@@ -274,7 +276,7 @@ class _Sessions:
         ort = _onnxruntime()
         settings = ort.SessionOptions()
         settings.intra_op_num_threads, settings.inter_op_num_threads = threads, 1
-        settings.add_session_config_entry("session.intra_op.allow_spinning", "0")  # leave the cores to others
+        self._let_threads_wait(settings, awake=threads > 1 and _version(ort) >= SPIN_IS_BOUNDED)
         settings.enable_mem_pattern = False  # one is kept for every length, so memory would grow with each new one
         settings.log_severity_level = 3
         if self.seven_bits:
@@ -289,6 +291,18 @@ class _Sessions:
             raise InputError(
                 f"{self.path} cannot be loaded ({' '.join(str(error).split())[:200]}); export the model again"
             ) from None
+
+    @staticmethod
+    def _let_threads_wait(settings: Any, awake: bool) -> None:
+        """How threads wait for the next operator: asleep, or awake for a moment, as waking up takes as long as one."""
+        settings.add_session_config_entry("session.intra_op.allow_spinning", "1" if awake else "0")
+        if awake:
+            settings.add_session_config_entry("session.intra_op.spin_duration_us", SPIN)
+            settings.add_session_config_entry("session.force_spinning_stop", "1")  # asleep between runs
+
+
+def _version(ort: Any) -> tuple[int, ...]:
+    return tuple(int(part) for part in ort.__version__.split(".")[:2])
 
 
 def _onnxruntime() -> Any:

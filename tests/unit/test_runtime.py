@@ -136,7 +136,13 @@ def test_a_single_long_text_gets_all_threads_and_the_same_bits(tokenizer, tmp_pa
     text = "the cat sat on a mat and a dog ran far away " * 20
     assert runtime._sessions._all is None
     alone = runtime.encode(text, pooling="mean")
-    assert runtime._sessions._all.get_session_options().intra_op_num_threads == 3
+    together = runtime._sessions._all.get_session_options()
+    assert together.intra_op_num_threads == 3
+    key = "session.intra_op.allow_spinning"
+    assert runtime._sessions.one.get_session_options().get_session_config_entry(key) == "0"
+    if together.get_session_config_entry(key) == "1":  # threads that wait awake do so for a moment only
+        assert together.get_session_config_entry("session.intra_op.spin_duration_us") == "100"
+        assert together.get_session_config_entry("session.force_spinning_stop") == "1"
     assert (alone == runtime.encode([text, "a dog"], pooling="mean")[0]).all()
     with runtime._sessions._free:  # another text has the threads
         assert (alone == runtime.encode(text, pooling="mean")).all()
