@@ -1,8 +1,8 @@
 """Exported models, run by onnxruntime: the same questions as to any model (``TextModel``), without torch.
 
 On a CPU a batch gains nothing: what a token costs hardly depends on how many are computed at once. So every text is a
-run of its own, without padding, on one thread, and as many run at a time as there are cores. A text that comes alone and
-is not short gets all cores. No answer can depend on what else is asked, and the bits are the same either way.
+run of its own, without padding, on one thread, and as many run at a time as there are cores. A single text that is not
+short gets all cores. No answer can depend on what else is asked, and the bits are the same either way.
 """
 
 import os
