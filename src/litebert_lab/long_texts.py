@@ -168,9 +168,11 @@ def _tuned(
     info = read_run(out)
     if info is None or info.status != "finished":
         resume = info is not None
-        litebert.finetune(
+        run = litebert.finetune(
             model, list(rows), out=out, max_length=limit, settings=list(settings), seed=seed, resume=resume
         )
+        if run.status != "finished":
+            raise InputError(f"fine-tuning {model} ended as {run.status}; the same command resumes what was stopped")
     return litebert.load(out / "model")
 
 
