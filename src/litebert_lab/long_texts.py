@@ -190,9 +190,11 @@ def _verdicts(cut: Reading, windows: Reading, longer: Reading) -> list[str]:
     """What was hoped for, and whether it holds."""
     lost = cut.by_fifth[0] - cut.by_fifth[-1]
     back = windows.by_fifth[-1] - cut.by_fifth[-1]
-    share = back / lost if lost > 0 else float("nan")
+    given = "have nothing to give back: cutting loses nothing"
+    if lost > 0:
+        given = f"give back {back / lost:.0%} of the {100 * lost:.1f} points that cutting loses"
     return [
         f"lengthened, the longest fifth is {longer.fall:.1f} points below the shortest "
         f"({'within' if longer.fall <= WITHIN else 'not within'} {WITHIN:g})",
-        f"windows give back {share:.0%} of the {100 * lost:.1f} points that cutting loses",
+        f"windows {given}",
     ]

@@ -47,3 +47,4 @@ def test_verdicts():
     found = _verdicts(cut, windows, longer)
     assert "2.0 points below the shortest (within 3)" in found[0]
     assert "give back 67% of the 30.0 points" in found[1]
+    assert "cutting loses nothing" in _verdicts(Reading("cut", (0.8,) * 5, 0.8), windows, longer)[1]

@@ -122,8 +122,10 @@ def test_fine_tuning_reads_long_texts_by_default(longer, short, rows, tmp_path, 
     with caplog.at_level("INFO"):
         run = api.finetune(longer / "model", rows, epochs=1, out=tmp_path / "long", device="cpu")
     longest = max(len(one.ids) for one in run.model.tokenizer.encode_batch([row["text"] for row in rows]))
-    assert run.model.task.length > SHORT and run.model.task.length <= LONG
-    assert longest > SHORT
+    assert longest > SHORT and SHORT < run.model.task.length <= LONG
+    api.load(short, device="cpu").lengthened(600, attention="local(16)+global").save(tmp_path / "all")
+    whole = api.finetune(tmp_path / "all", rows, epochs=1, out=tmp_path / "whole", device="cpu")
+    assert whole.model.task.length == 600  # whatever the longest text of the data is
     with caplog.at_level("INFO"):
         cut = api.finetune(short, rows, epochs=1, out=tmp_path / "short", device="cpu")
     assert cut.model.task.length == SHORT

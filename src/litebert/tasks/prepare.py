@@ -127,7 +127,8 @@ def prepare(settings: FinetuneSettings, data: TaskData, source: Loaded | None = 
         limit = usual = longest_that_fits(encoder, "finetune", device, precision, BUDGET[device.type])
     kind = KINDS[data.kind]
     inputs = kind.encode(train, tokenizer, EncodingSettings(length=limit, stride=settings.recipe.stride))
-    longest = int(np.quantile(inputs.lengths, LONG)) + 1
+    # Nothing is padded, so a model for long texts gains nothing by a lower limit.
+    longest = int(np.quantile(inputs.lengths, LONG)) + 1 if usual == USUAL_LENGTH else usual
     units = len(inputs) if kind.per_token else len(train)
     recipe, notes = settled(settings.recipe, encoder, units=units, longest=longest, most=usual)
     assert recipe.length is not None
