@@ -34,7 +34,7 @@ POOLED: dict[Pooling, str] = {"mean": "mean", "first": "first", "pooler": "poole
 SEVEN_BITS = {"activation_step": np.array(1 / 63, np.float32), "activation_zero": np.array(64, np.uint8)}
 # Fused, the sum before a norm is several times slower than apart.
 SLOW_FUSIONS = ["SkipLayerNormFusion"]
-SHORT = 8  # tokens of a text that more threads do not make faster
+SHORT, SHORT_ASLEEP = 8, 24  # tokens of a text that more threads do not make faster, where they wait awake or asleep
 SPIN = "100"  # microseconds that threads which share a text wait awake for the next operator
 SPIN_IS_BOUNDED = (1, 26)  # onnxruntime from here on; before, awake threads would take the cores from others for long
 LONG = 128  # tokens of a text whose memory is worth giving back at once
@@ -257,13 +257,15 @@ class _Sessions:
 
     def __init__(self, path: Path, threads: int, seven_bits: bool) -> None:
         self.path, self.threads, self.seven_bits = path, threads, seven_bits
+        self.awake = _version(_onnxruntime()) >= SPIN_IS_BOUNDED
+        self.short = SHORT if self.awake else SHORT_ASLEEP
         self.one = self._open(1)
         self._all: Any = None
         self._free = Lock()
 
     def alone(self, run: Callable[[Any], Any], length: int) -> None:
         """Run one input on all threads, or on one where it is short or another input has them."""
-        if self.threads == 1 or length <= SHORT or not self._free.acquire(blocking=False):
+        if self.threads == 1 or length <= self.short or not self._free.acquire(blocking=False):
             run(self.one)
             return
         try:
@@ -276,7 +278,7 @@ class _Sessions:
         ort = _onnxruntime()
         settings = ort.SessionOptions()
         settings.intra_op_num_threads, settings.inter_op_num_threads = threads, 1
-        self._let_threads_wait(settings, awake=threads > 1 and _version(ort) >= SPIN_IS_BOUNDED)
+        self._let_threads_wait(settings, awake=threads > 1 and self.awake)
         settings.enable_mem_pattern = False  # one is kept for every length, so memory would grow with each new one
         settings.log_severity_level = 3
         if self.seven_bits:
