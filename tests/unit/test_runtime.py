@@ -149,6 +149,16 @@ def test_a_single_long_text_gets_all_threads_and_the_same_bits(tokenizer, tmp_pa
         assert (alone == runtime.encode(text, pooling="mean")).all()
 
 
+def test_threads_sleep_where_onnxruntime_cannot_bound_how_long_they_wait_awake(exported, monkeypatch):
+    monkeypatch.setattr("litebert.runtime.SPIN_IS_BOUNDED", (99, 0))
+    sessions = litebert.load(exported, threads=2)._sessions
+    used = []
+    for length in (24, 25):
+        sessions.alone(used.append, length)
+    assert used == [sessions.one, sessions._all] and not sessions.awake
+    assert used[1].get_session_options().get_session_config_entry("session.intra_op.allow_spinning") == "0"
+
+
 def test_the_standard_file_gives_a_row_the_same_bits_in_any_batch(exported, tokenizer):
     """Activations have a scale for each token; with one for the whole batch, rows would depend on each other."""
     import onnxruntime
