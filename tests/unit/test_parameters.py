@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import pytest
 
 from litebert.errors import InputError
-from litebert.parameters import Param, checked, field_words
+from litebert.parameters import Param, checked, field_words, named_source
 
 
 @checked
@@ -63,3 +63,16 @@ def test_fields_are_given_as_a_dict_or_as_words():
     assert field_words(["rate=1"]) == ["rate=1"] and field_words(None) == []
     with pytest.raises(InputError, match="rate=1"):
         field_words("rate=1")
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "source"),
+    [
+        ("runs/small", "small", "runs/small"),
+        ("runs/tickets/model", "tickets", "runs/tickets/model"),
+        ("/model", "model", "/model"),  # as in a container: no parent has a better name
+        ("en=/model", "en", "/model"),
+    ],
+)
+def test_the_name_of_a_model(words, name, source):
+    assert named_source(words) == (name, source)
