@@ -28,7 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from litebert.pages.served import page_html
 from litebert.serving import messages, questions
-from litebert.serving.messages import Limits, Refusal, encode
+from litebert.serving.messages import Limits, Refusal, defect, encode
 from litebert.serving.metrics import CONTENT_TYPE, Metrics
 from litebert.serving.openapi import ROUTES, docs_page, openapi
 from litebert.serving.served import Models
@@ -325,7 +325,7 @@ def _as_refusal(error: Exception) -> Refusal:
         if error.status_code == 405:
             return Refusal(405, "bad_method", "this route has another method; /docs lists them")
         return Refusal(error.status_code, "bad_request", "the request cannot be understood")
-    return Refusal(500, "defect", "something went wrong here; the server's log says more")
+    return defect()
 
 
 def _request_id(given: bytes | None) -> str:

@@ -71,6 +71,11 @@ def wrong_field(param: str, message: str, index: int | None = None) -> Refusal:
     return Refusal(422, "bad_field", message, param=param, index=index)
 
 
+def defect() -> Refusal:
+    """An error of ours, of which a client learns nothing."""
+    return Refusal(500, "defect", "something went wrong here; the server's log says more")
+
+
 class ErrorDetail(msgspec.Struct, kw_only=True):
     message: str
     type: str

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from litebert.errors import InputError
-from litebert.serving.messages import Refusal
+from litebert.serving.messages import Refusal, defect
 
 CPU, GPU = "cpu", "gpu"
 GPU_TOKENS = 16_384  # of a batch on a GPU
@@ -331,4 +331,4 @@ def _refusal_of(error: BaseException) -> Refusal:
     if isinstance(error, InputError):
         return Refusal(422, "bad_field", str(error), param=error.parameter or None)
     log.error("unexpected error in a request", exc_info=error)
-    return Refusal(500, "defect", "something went wrong here; the server's log says more")
+    return defect()
