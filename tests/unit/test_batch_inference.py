@@ -126,6 +126,17 @@ def test_vectors_are_those_of_encode(model, tmp_path, messages):
     np.testing.assert_array_equal(np.array([line["vector"] for line in lines], np.float32), array)
 
 
+def test_long_texts_may_be_read_in_windows(model, tmp_path):
+    rows = ["cat dog " * 60, "the hen"]
+    expected = litebert.load(model)
+    litebert.encode(model, rows, tmp_path / "v.npy", windows=True)
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), expected.encode(rows, windows=True), atol=1e-6)
+    litebert.predict(model, rows, tmp_path / "a.jsonl", windows=True)
+    first, second = (json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines())
+    assert first["windows"] > 1 and "windows" not in second
+    assert first["label"] == expected.predict(rows, windows=True)[0].label
+
+
 def test_many_files_are_one_table(model, tmp_path):
     rows, folder = texts(12), tmp_path / "in"
     (folder / "more").mkdir(parents=True)
