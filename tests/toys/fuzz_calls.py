@@ -40,6 +40,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "plan": ("albert-tiny", "--device", "cpu"),
     "pretrain": ("albert-tiny", *SHAPE, "batches.tokens=256", "batches.lengths=32", "--corpus", "{}/store", "--steps",
                  "1", "--no-compile", "--budget", "20s", "-o", "out"),
+    "lengthen": ("{}/model", "--to", "600", "-o", "out"),
     "runs": ("{}",),
     "finetune": ("{}/model", "--data", "{}/table.csv", *QUICK, "--budget", "3s", "-o", "out"),
     "evaluate": ("{}/tuned", "--data", "{}/table.csv"),
