@@ -148,9 +148,12 @@ def smaller_command(words: list[str]) -> list[str]:
         rest = without(rest, "--budget", "--flops", "--tokens", "--steps", "--device", "batches.")
         rest = [*rest, "--steps", "2", "batches.tokens=1024", "batches.lengths=64"]
     if command == "pretrain":
-        given = {word.partition("=")[0] for word in rest}
+        preset = (
+            rest[0] if rest[0].startswith("xlnet") else "albert-tiny"
+        )  # XLNet's embeddings are as wide as its layers
+        given = {word.partition("=")[0] for word in rest} | ({"embedding_width"} if preset != "albert-tiny" else set())
         shape = [field for field in (*SHAPE, "max_positions=128") if field.partition("=")[0] not in given]
-        rest = ["albert-tiny", *rest[1:], *shape]
+        rest = [preset, *rest[1:], *shape]
     if command == "study":
         rest = [*rest, "width=32", "num_heads=2", "embedding_width=16", "num_layers=4", "max_positions=128"]
     if (command, *rest[:1]) in (("tokenizer", "train"), ("corpus", "build")):

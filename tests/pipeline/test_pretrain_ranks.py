@@ -36,9 +36,11 @@ RECIPES = {
     "grown": (True, ("optimiser.name=lamb", "elastic=true", "growth.depths=[[0,1],[0.4,2]]")),
 }
 ARITHMETIC = Bound(flops=1e9)
+PERMUTATION = {"preset": "xlnet-small", "words": ("embedding_width=32",), "recipe": ("objective=permutation",)}
 RUNS = {
     **{name: {"sharded": sharded, "recipe": recipe} for name, (sharded, recipe) in RECIPES.items()},
     "resumed": {"sharded": True},
+    "permutation": PERMUTATION,
     "arithmetic": {"bound": ARITHMETIC},
 }
 SCRIPT = """
@@ -94,6 +96,14 @@ def test_resumed_with_another_number_of_ranks(store, two, tmp_path):
     pretrain(settings(store, resumed, save_steps=6, resume=True))
     for name, tensor in weights(tmp_path / "one").items():
         torch.testing.assert_close(weights(resumed)[name], tensor, atol=2e-5, rtol=1e-4)
+
+
+def test_two_ranks_draw_the_orders_of_one(store, two, tmp_path):
+    pretrain(settings(store, tmp_path, save_steps=6, **PERMUTATION))
+    one, both = ([r for r in read_metrics(folder) if "rate" in r] for folder in (tmp_path, two / "permutation"))
+    assert len(one) == len(both) >= 3
+    for ours, theirs in zip(one, both, strict=True):
+        assert ours["permutation_loss"] == pytest.approx(theirs["permutation_loss"], rel=1e-5)
 
 
 def test_two_ranks_do_the_arithmetic_of_one(store, two, tmp_path):

@@ -95,7 +95,7 @@ def attention_weights(block: AttentionBlock, x: Tensor, inputs: Inputs) -> Tenso
     bias = None
     if block.relative is not None:
         relations = Relations.of(layout, x.shape[-1], x.dtype, inputs.segments)
-        bias = block.relative(q, layout, relations)
+        bias = block.relative(pad(q, layout), relations)
         q = q + block.relative.content_bias
     q, k = (pad(part, layout).transpose(1, 2) for part in (q, k))
     scores = q @ k.mT * q.shape[-1] ** -0.5

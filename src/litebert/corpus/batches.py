@@ -143,6 +143,13 @@ def original_ids(batch: Batch) -> npt.NDArray[np.int32]:
     return ids
 
 
+def with_all_masked(batch: Batch, mask_id: int) -> Batch:
+    """The batch with every predicted token shown as [MASK], those too that were left or replaced by another token."""
+    ids = batch.ids.copy()
+    ids[batch.mask_positions[: batch.num_masked]] = mask_id
+    return replace(batch, ids=ids)
+
+
 def mask_room(settings: BatchSettings) -> int:
     """How many masked tokens there is room for where shapes are fixed."""
     return -(-int(settings.rate * settings.budget + 64) // 64) * 64

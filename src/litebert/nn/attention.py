@@ -124,12 +124,17 @@ def _alike(layout: Layout) -> list[tuple[slice, Layout]]:
     return groups
 
 
-def _attend_padded(q: Tensor, k: Tensor, v: Tensor, layout: Layout, bias: Tensor | None, dropout: float) -> Tensor:
+def attend_from(q: Tensor, k: Tensor, v: Tensor, layout: Layout, *, bias: Tensor | None, dropout: float) -> Tensor:
+    """As ``attend`` for queries that are no tokens themselves, Q of each sequence: (S, Q, A, D), bias (S, A, Q, N)."""
     allowed = keys_allowed(layout)[:, None, None, :]
     mask = allowed if bias is None else bias.masked_fill(~allowed, float("-inf"))
-    q, k, v = (pad(x, layout).transpose(1, 2) for x in (q, k, v))
-    out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
-    return unpad(out.transpose(1, 2), layout)
+    k, v = (pad(x, layout).transpose(1, 2) for x in (k, v))
+    out = F.scaled_dot_product_attention(q.transpose(1, 2), k, v, attn_mask=mask, dropout_p=dropout)
+    return out.transpose(1, 2)
+
+
+def _attend_padded(q: Tensor, k: Tensor, v: Tensor, layout: Layout, bias: Tensor | None, dropout: float) -> Tensor:
+    return unpad(attend_from(pad(q, layout), k, v, layout, bias=bias, dropout=dropout), layout)
 
 
 def _sum_type(q: Tensor) -> torch.dtype:

@@ -4,7 +4,7 @@ Under autocast a norm gives fp32, so that the residual stream between blocks is 
 write. A block with ``half_residual`` hands on what its norm gives in the products' own type: a few percent less time to
 train on a GPU, at one more rounding of the stream in every block (docs/LOG.md has what both come to).
 
-T tokens, H width, A heads, D head width.
+T tokens, S sequences, Q queries of a sequence, H width, A heads, D head width.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from litebert.nn.attention import attend, attend_together
+from litebert.nn.attention import attend, attend_from, attend_together, pad
 from litebert.nn.config import Activation, EncoderConfig
 from litebert.nn.layout import Layout
 from litebert.nn.positions import Relations, RelativePositions
@@ -47,17 +47,24 @@ class AttentionBlock(nn.Module):
         q, k, v = qkv.unbind(1)
         return self._finish(x, self._attend_relative(q, k, v, layout, relations))
 
-    def query(self, x: Tensor, source: Tensor, layout: Layout, relations: Relations) -> Tensor:
-        """As ``forward``, but looking at ``source``: the query stream of two-stream attention."""
-        weight, bias, width = self.qkv.weight, self.qkv.bias, x.shape[-1]
-        halves = (None, None) if bias is None else (bias[:width], bias[width:])
-        q = F.linear(x, weight[:width], halves[0]).unflatten(-1, self.heads_shape)
-        k, v = F.linear(source, weight[width:], halves[1]).unflatten(-1, (2, *self.heads_shape)).unbind(1)
-        return self._finish(x, self._attend_relative(q, k, v, layout, relations))
+    def two_streams(
+        self, content: Tensor, query: Tensor, layout: Layout, of_content: Relations, of_query: Relations
+    ) -> tuple[Tensor, Tensor]:
+        """As ``forward`` for the content stream (T, H), which the query stream (S, Q, H) looks at, too."""
+        assert self.relative is not None
+        q, k, v = self.qkv(content).unflatten(-1, (3, *self.heads_shape)).unbind(1)
+        attended = self._attend_relative(q, k, v, layout, of_content)
+        width, bias = query.shape[-1], self.qkv.bias
+        asking = F.linear(query, self.qkv.weight[:width], None if bias is None else bias[:width])
+        asking = asking.unflatten(-1, self.heads_shape)
+        terms = self.relative(asking, of_query)
+        asking = asking + self.relative.content_bias
+        told = attend_from(asking, k, v, layout, bias=terms, dropout=self._dropped())
+        return self._finish(content, attended), self._finish(query, told)
 
     def _attend_relative(self, q: Tensor, k: Tensor, v: Tensor, layout: Layout, relations: Relations | None) -> Tensor:
         assert self.relative is not None and relations is not None
-        bias = self.relative(q, layout, relations)
+        bias = self.relative(pad(q, layout), relations)
         return attend(q + self.relative.content_bias, k, v, layout, bias=bias, dropout=self._dropped())
 
     def _dropped(self) -> float:
@@ -65,7 +72,7 @@ class AttentionBlock(nn.Module):
         return self.attention_dropout if self.training else 0.0
 
     def _finish(self, x: Tensor, attended: Tensor) -> Tensor:
-        attended = attended.flatten(1)
+        attended = attended.flatten(-2)
         return _norm_of_sum(
             self.norm, x, F.dropout(self.out(attended), self.dropout, self.training), self.half_residual
         )

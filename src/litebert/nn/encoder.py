@@ -1,9 +1,10 @@
 """The one encoder. It owns blocks and a plan, and runs for each depth the blocks that the plan names.
 
-T tokens, S sequences, N longest, H width.
+T tokens, S sequences, N longest, Q predicted tokens of a sequence, H width.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 import torch
@@ -11,12 +12,12 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from litebert.errors import InputError
-from litebert.nn.attention import pad
+from litebert.nn.attention import pad, unpad
 from litebert.nn.blocks import AttentionBlock, FeedForwardBlock, initialise
 from litebert.nn.config import EncoderConfig
 from litebert.nn.embeddings import Embeddings
 from litebert.nn.layout import Layout
-from litebert.nn.positions import Relations
+from litebert.nn.positions import Relations, rows_at
 
 
 class Encoder(nn.Module):
@@ -32,6 +33,8 @@ class Encoder(nn.Module):
         self.attention = nn.ModuleList(AttentionBlock(config) for _ in range(config.num_attention_blocks))
         self.feed_forward = nn.ModuleList(FeedForwardBlock(config) for _ in range(config.num_feed_forward_blocks))
         initialise(self, config.initial_std)
+        if self.embeddings.mask is not None:
+            nn.init.normal_(self.embeddings.mask, std=config.initial_std)
 
     def half_residual(self, on: bool = True) -> None:
         """Whether the residual stream between blocks is as wide as the products' numbers, instead of fp32."""
@@ -64,28 +67,53 @@ class Encoder(nn.Module):
         return self._states(x, layout, self.relations(layout, segments, x.dtype), self._check_depth(depth), True)
 
     def two_streams(
-        self, ids: Tensor, layout: Layout, ranks: Tensor, segments: Tensor | None = None, *, depth: int | None = None
+        self,
+        ids: Tensor,
+        layout: Layout,
+        ranks: Tensor,
+        segments: Tensor | None = None,
+        *,
+        places: Tensor | None = None,
+        depth: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """The content and query streams (T, H) of a permutation language model (XLNet section 2.3).
+        """The content and query streams of a permutation language model (XLNet section 2.3) after ``depth`` layers.
 
         ``ranks`` (T) is each token's place in the factorisation order, -1 for context that is never predicted. The
         content stream sees ranks up to its own, the query stream only lower ones: it never sees what it must predict.
+        The content is (T, H); so is the query stream, or (S, Q, H) at these ``places`` (S, Q) of every sequence alone.
         """
+        everywhere = torch.arange(layout.longest, device=ids.device).expand(layout.num_sequences, -1)
+        asked = everywhere if places is None else places
+        content, query = self.two_stream_states(ids, layout, ranks, asked, segments, depth=depth)[-1]
+        return content, unpad(query, layout) if places is None else query
+
+    def two_stream_states(
+        self,
+        ids: Tensor,
+        layout: Layout,
+        ranks: Tensor,
+        places: Tensor,
+        segments: Tensor | None = None,
+        *,
+        depth: int | None = None,
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Both streams, (T, H) and (S, Q, H), at every depth."""
         content = self.embeddings(ids, layout, segments)
         if self.embeddings.mask is None:
             raise InputError(f"two-stream attention needs relative positions; this is a {self.config.family} model")
-        query = self.embeddings.mask.to(content.dtype).expand_as(content)
+        query = self.embeddings.mask.to(content.dtype).expand(*places.shape, -1)
         relations = self.relations(layout, segments, content.dtype)
         assert relations is not None
         rows = pad(ranks, layout)
         up_to_own = relations.seeing(rows[:, None, :] <= rows[:, :, None])
-        lower = relations.seeing(rows[:, None, :] < rows[:, :, None])
+        lower = relations.at(places).seeing(rows[:, None, :] < rows_at(rows, places)[:, :, None])
+        again, states = self.checkpointing and torch.is_grad_enabled(), [(content, query)]
         for attention, feed_forward in self.plan[: self._check_depth(depth)]:
-            block = self.attention[attention]
-            assert isinstance(block, AttentionBlock)
-            query = self.feed_forward[feed_forward](block.query(query, content, layout, lower))
-            content = self.feed_forward[feed_forward](block(content, layout, up_to_own))
-        return content, query
+            parts = self.attention[attention], self.feed_forward[feed_forward]
+            both = partial(_both_streams, *parts, layout=layout, of_content=up_to_own, of_query=lower)
+            streams = checkpoint(both, *states[-1], use_reentrant=False) if again else both(*states[-1])
+            states.append(cast(tuple[Tensor, Tensor], streams))
+        return states
 
     def _states(self, x: Tensor, layout: Layout, relations: Relations | None, depth: int, every: bool) -> list[Tensor]:
         """The states after so many layers: those of every depth, or the last alone."""
@@ -134,6 +162,22 @@ class Encoder(nn.Module):
         if not 0 <= depth <= len(self.plan):
             raise InputError(f"depth {depth} asked for, but this model has depths 0 to {len(self.plan)}")
         return depth
+
+
+def _both_streams(
+    attention: nn.Module,
+    feed_forward: nn.Module,
+    content: Tensor,
+    query: Tensor,
+    *,
+    layout: Layout,
+    of_content: Relations,
+    of_query: Relations,
+) -> tuple[Tensor, Tensor]:
+    """Both streams after one more layer."""
+    assert isinstance(attention, AttentionBlock)
+    content, query = attention.two_streams(content, query, layout, of_content, of_query)
+    return feed_forward(content), feed_forward(query)
 
 
 _Layer = Callable[[nn.Module, nn.Module, Tensor, Layout, Relations | None], Tensor]

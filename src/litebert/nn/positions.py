@@ -2,10 +2,10 @@
 
 The extra terms are additive, so attention stays one fused call and receives them as a bias.
 
-T tokens, S sequences, N longest, A heads, D head width, H width.
+T tokens, S sequences, N longest, Q queries of a sequence, A heads, D head width, H width.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +17,15 @@ from litebert.nn.layout import Layout
 
 @dataclass(frozen=True)
 class Relations:
-    """How the tokens of a batch stand to each other; made once per forward pass, used by every block."""
+    """How queries stand to the tokens of their sequence; made once per forward pass, used by every block.
+
+    Q is N, every token, or fewer where ``at`` has chosen some.
+    """
 
     distances: Tensor  # (2N, H) the encodings of the distances N, N - 1, ... 1 - N
-    same_segment: Tensor | None  # (S, N, N) True where two tokens are of one segment
-    visible: Tensor | None  # (S, N, N) True where a token may look, for permutation language models
+    places: Tensor  # (S or 1, Q) where in its sequence a query is
+    same_segment: Tensor | None  # (S, Q, N) True where two tokens are of one segment
+    visible: Tensor | None  # (S, Q, N) True where a query may look, for permutation language models
 
     @classmethod
     def of(cls, layout: Layout, width: int, dtype: torch.dtype, segments: Tensor | None) -> "Relations":
@@ -30,11 +34,24 @@ class Relations:
         if segments is not None:
             rows = pad(segments, layout)
             same = rows[:, :, None] == rows[:, None, :]
-        return cls(_sinusoids(layout.longest, width, layout.starts.device).to(dtype), same, None)
+        device = layout.starts.device
+        places = torch.arange(layout.longest, device=device)[None]
+        return cls(_sinusoids(layout.longest, width, device).to(dtype), places, same, None)
 
     def seeing(self, visible: Tensor) -> "Relations":
         """The same relations with sight limited."""
-        return Relations(self.distances, self.same_segment, visible)
+        return replace(self, visible=visible)
+
+    def at(self, places: Tensor) -> "Relations":
+        """Those of the queries at these places (S, Q) of every sequence alone, which see everything."""
+        same = self.same_segment
+        return Relations(self.distances, places, None if same is None else rows_at(same, places), None)
+
+
+def rows_at(rows: Tensor, places: Tensor) -> Tensor:
+    """Of padded rows (S, N, ...) those at ``places`` (S, Q): (S, Q, ...)."""
+    sequences = torch.arange(rows.shape[0], device=rows.device)[:, None]
+    return rows[sequences, places]
 
 
 def _sinusoids(longest: int, width: int, device: torch.device) -> Tensor:
@@ -57,16 +74,16 @@ class RelativePositions(nn.Module):
         self.segment_bias = nn.Parameter(torch.zeros(heads, head_width))
         self.segment = nn.Parameter(torch.zeros(2, heads, head_width))  # same segment, another segment
 
-    def forward(self, q: Tensor, layout: Layout, relations: Relations) -> Tensor:
-        """The bias (S, A, N, N) that these terms add to the scaled scores of queries (T, A, D)."""
-        longest = layout.longest
-        keys = self.distance(relations.distances).unflatten(-1, q.shape[1:])  # (2N, A, D)
-        scores = torch.einsum("snad,mad->sanm", pad(q + self.distance_bias, layout), keys)
-        places = torch.arange(longest, device=q.device)
-        shift = longest - places[:, None] + places  # the column that holds the distance i - j
-        scores = scores.gather(-1, shift.expand(*scores.shape[:2], longest, longest))
+    def forward(self, q: Tensor, relations: Relations) -> Tensor:
+        """The bias (S, A, Q, N) that these terms add to the scaled scores of queries (S, Q, A, D)."""
+        longest = relations.distances.shape[0] // 2
+        keys = self.distance(relations.distances).unflatten(-1, q.shape[2:])  # (2N, A, D)
+        scores = torch.einsum("sqad,mad->saqm", q + self.distance_bias, keys)
+        others = torch.arange(longest, device=q.device)
+        shift = longest - relations.places[:, None, :, None] + others  # the column that holds the distance i - j
+        scores = scores.gather(-1, shift.expand(*scores.shape[:3], longest))
         if relations.same_segment is not None:
-            by_kind = torch.einsum("snad,kad->sank", pad(q + self.segment_bias, layout), self.segment)
+            by_kind = torch.einsum("sqad,kad->saqk", q + self.segment_bias, self.segment)
             same = relations.same_segment[:, None]
             scores = scores + torch.where(same, by_kind[..., :1], by_kind[..., 1:])
         scores = scores * q.shape[-1] ** -0.5

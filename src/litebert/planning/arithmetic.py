@@ -35,6 +35,15 @@ def flops_per_token(config: EncoderConfig, length: int, purpose: Purpose) -> flo
     return 3 * forward
 
 
+def query_flops(config: EncoderConfig, length: float) -> float:
+    """Forward arithmetic of two-stream attention's query stream for one predicted token in a sequence of ``length``.
+
+    Keys and values are the content stream's. Scores are those of ``length`` tokens and twice as many distances.
+    """
+    products = 2 * config.width**2 + 2 * config.width * config.feed_forward_width
+    return config.num_layers * 2.0 * (products + 4 * length * config.width)
+
+
 def head_flops(config: EncoderConfig) -> float:
     """Forward arithmetic of the masked-LM head at one position."""
     transform = config.width * config.embedding_width if config.head_transform else 0

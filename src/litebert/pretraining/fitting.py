@@ -13,7 +13,7 @@ from typing import Any
 
 from litebert.config import changed, nested, value_of
 from litebert.nn.config import EncoderConfig
-from litebert.planning.arithmetic import flops_per_token
+from litebert.planning.arithmetic import flops_per_token, query_flops
 from litebert.pretraining.recipe import Recipe, depth_stages, generator_layers, layers_of
 from litebert.runs import RunInfo
 from litebert.train.settings import Bound
@@ -120,7 +120,10 @@ def _flops(recipe: Recipe, encoder: EncoderConfig) -> float:
     mean = sum((end - begin) * depth for (begin, depth), end in zip(depths, ends, strict=True)) / encoder.num_layers
     mean += recipe.select.passes * recipe.select.depth / 3 / encoder.num_layers  # forward only
     length = max(length for _, length in recipe.batches.lengths)
-    return mean * flops_per_token(encoder, length, "pretrain")
+    each = flops_per_token(encoder, length, "pretrain")
+    if recipe.objective == "permutation":
+        each += 3 * recipe.highest_mask_rate * query_flops(encoder, length)
+    return mean * each
 
 
 def _tuples(value: Any) -> Any:

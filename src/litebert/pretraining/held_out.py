@@ -10,14 +10,16 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from litebert.corpus.batches import Batches
+from litebert.corpus.batches import Batches, with_all_masked
 from litebert.corpus.settings import BatchSettings, Order
 from litebert.corpus.store import Store
 from litebert.errors import InputError
+from litebert.nn.config import EncoderConfig
 from litebert.nn.network import Network
 from litebert.pretraining.elastic import Elastic, quarters
 from litebert.pretraining.mining import batch_settings
-from litebert.pretraining.objective import LOGIT_CHUNK, AtDepths, Pretraining
+from litebert.pretraining.objective import LOGIT_CHUNK, AtDepths, Pretraining, at_depth
+from litebert.pretraining.permutation import PART, PermutationAtDepths
 from litebert.pretraining.recipe import Recipe
 from litebert.pretraining.replaced import Replaced
 from litebert.train import precision
@@ -50,13 +52,14 @@ def scored_depths(in_force: int, full: int, last: bool, others: Sequence[int] = 
 
 
 def held_out_scores(
-    recipe: Recipe, layers: int, store: Store, train: TrainSettings, ranks: Ranks, *, last: Stage, most: int
+    recipe: Recipe, encoder: EncoderConfig, store: Store, train: TrainSettings, ranks: Ranks, *, last: Stage, most: int
 ) -> Evaluate | None:
     """Scores of a run on held-out text: the same ``most`` batches of a length, dealt out to the ranks.
 
     They are taken at the length and the depths that go with those in training, in the ``last`` stage also at that of
-    all ``layers``. None where there is no held-out text.
+    all layers. None where there is no held-out text.
     """
+    layers = encoder.num_layers
     if not store.split("held_out").num_tokens or not most:
         return None
     sources = {}
@@ -75,8 +78,8 @@ def held_out_scores(
         depths = scored_depths(objective.depth, layers, objective is last.objective, (*others, *generator))
         batches = sources[objective.longest]
         numbers = range(ranks.rank, min(most, batches.len(0)), ranks.world)
-        totals = {f"{prefix_of(depth)}{name}": [0.0] * 3 for depth in depths for name in ("mlm", "order")}
-        for row in _batch_sums(batches, numbers, sums, depths, ranks.device):
+        totals = {f"{prefix_of(depth)}{name}": [0.0] * 3 for depth in depths for name in ("mlm", "order", PART)}
+        for row in _batch_sums(batches, numbers, sums, scorer(encoder, objective.longest, depths), ranks.device):
             for name, found in row.items():
                 totals[name] = [a + b for a, b in zip(totals[name], found, strict=True)]
         first, figures = prefix_of(depths[0]), {"loss": 0.0}
@@ -85,22 +88,34 @@ def held_out_scores(
             if items:
                 plain = name.removeprefix(first)
                 figures |= {f"{plain}_loss": loss / items, f"{plain}_accuracy": right / items}
-                figures["loss"] += loss / items if name.startswith(first) else 0.0
+                figures["loss"] += loss / items if plain in ("mlm", "order") else 0.0
         return {**figures, "depth": depths[0]}  # of the figures that are named plainly
 
     return evaluate
 
 
 def _batch_sums(
-    batches: Batches, numbers: Iterable[int], sums: SumsOf, depths: Sequence[int], device: torch.device
+    batches: Batches,
+    numbers: Iterable[int],
+    sums: SumsOf,
+    objective: AtDepths,
+    device: torch.device,
+    hides: bool = False,
 ) -> Iterator[dict[str, list[float]]]:
     """For each batch the loss, hits and items of every part at every depth, as ``depth_3_mlm``."""
-    objective = AtDepths(batches.settings.length, LOGIT_CHUNK, depths)
     for number in numbers:
         batch = batches.batch(0, number)
+        batch = with_all_masked(batch, batches.mask_id) if hides else batch
         counts = objective.counts(batch)
         found = sums(objective, objective.tensors(batch, device))
         yield {name: [float(loss), float(right), float(counts[name])] for name, (loss, right) in found.items()}
+
+
+def scorer(encoder: EncoderConfig, length: int, depths: Sequence[int]) -> AtDepths:
+    """What scores a network at these depths: a permutation language model predicts from its query stream."""
+    if encoder.positions == "relative":
+        return PermutationAtDepths(length, LOGIT_CHUNK, depths, encoder.pooled_token == "last")
+    return AtDepths(length, LOGIT_CHUNK, depths)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +147,8 @@ def score_depths(
     found = []
     for depth in sorted({full, *depths}, reverse=True):
         prefix = "" if depth == full else prefix_of(depth)
-        means = {part: _means(table.get(prefix + name, [])) for part, name in (("mlm", "mlm"), ("order", order))}
+        kinds = {"mlm": "mlm", "order": order, PART: PART}
+        means = {part: _means(table.get(prefix + name, [])) for part, name in kinds.items()}
         figures = {f"{part}_{name}": value for part, of in means.items() for name, value in of.items()}
         found.append(DepthScore(depth=depth, figures=figures))
     return found
@@ -140,7 +156,7 @@ def score_depths(
 
 def prefix_of(depth: int) -> str:
     """What the names of a table begin with at a depth."""
-    return f"depth_{depth}_"
+    return at_depth(depth, "")
 
 
 def scored_tokens(store: Store, settings: BatchSettings, device: torch.device, asked: int = 0) -> int:
@@ -174,10 +190,12 @@ def score_network(
     depths: Sequence[int] = (),
     tokens: int = 0,
     progress: Progress = lambda _: None,
+    hides: bool = False,
 ) -> Table:
     """Sums of every kind, after all layers and at these depths from one pass, on about ``tokens`` (0: a default).
 
-    Masked words are counted on inputs of the first order only: that of the training.
+    Masked words are counted on inputs of the first order only: that of the training. With ``hides`` every one of them
+    is shown as [MASK]; else a tenth is another token, and a tenth as it was.
     """
     network.to(device).eval()
     full, table = network.config.encoder.num_layers, Table()
@@ -187,11 +205,13 @@ def score_network(
         batches = Batches(store, "held_out", settings)
         count = min(batches.len(0), max(1, (tokens or MAX_TOKENS[device.type]) // settings.budget))
         with precision.cast(kind, device):
-            rows = _batch_sums(batches, range(count), lambda each, x: Learner(network, each)(x), depths, device)
+            objective = scorer(network.config.encoder, length, depths)
+            sums_of: SumsOf = lambda each, x: Learner(network, each)(x)  # noqa: E731
+            rows = _batch_sums(batches, range(count), sums_of, objective, device, hides)
             for number, row in enumerate(rows, 1):
                 progress(f"batch {number} of {count}")
                 for part, sums in row.items():
-                    if part.endswith("order") or order == orders[0]:
+                    if part.endswith("_order") or order == orders[0]:
                         name = part.removeprefix(prefix_of(full)).replace("order", order)
                         table.setdefault(name, []).append(sums)
     return table

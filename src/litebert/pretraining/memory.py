@@ -52,10 +52,12 @@ def check_memory(model: str, config: EncoderConfig, recipe: Recipe, train: Train
     usable = USABLE_SHARE[step.kind] * (free + RUNTIME_BYTES[step.kind])
     if recipe.averaging.kind != "none":
         usable -= AVERAGE_BYTES * count_parameters(config).with_heads
-    needed = record.memory(train.micro_tokens).total
+    # The query stream of a permutation language model is about as many tokens more as it predicts.
+    streams = 1 + recipe.highest_mask_rate if recipe.objective == "permutation" else 1.0
+    needed = record.memory(round(streams * train.micro_tokens)).total
     if needed <= usable:
         return
-    largest = largest_micro_tokens(train, step.length, ranks.world, record.largest_tokens(usable))
+    largest = largest_micro_tokens(train, step.length, ranks.world, int(record.largest_tokens(usable) / streams))
     fitting = f"--micro-tokens {largest}, the largest that fits" if largest else "a smaller model"
     less = "" if train.checkpointing else ", or --checkpointing, which takes less"
     raise InputError(

@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from litebert.corpus.batches import Batch, BatchArrays, mask_room, original_ids, write_padding
+from litebert.corpus.batches import Batch, BatchArrays, mask_room, original_ids, with_all_masked, write_padding
 from litebert.corpus.repeats import Repeats
 from litebert.corpus.settings import BatchSettings
 from litebert.corpus.store import Store, log_frequencies
@@ -173,9 +173,9 @@ class Mining:
         if self.rarity is not None:
             scores = self.rarity[targets]
         if self.scoring is not None:
-            hidden = batch.ids.copy()
-            hidden[places] = self.mask_id  # what a candidate is replaced by must not decide whether it is chosen
-            losses, _ = sums(self.scoring, self.scoring.tensors(replace(batch, ids=hidden), device))["mlm"]
+            # What a candidate is replaced by must not decide whether it is chosen.
+            hidden = with_all_masked(batch, self.mask_id)
+            losses, _ = sums(self.scoring, self.scoring.tensors(hidden, device))["mlm"]
             scores = losses[: batch.num_masked].double().cpu().numpy()
         if self.repeats is None:
             return scores

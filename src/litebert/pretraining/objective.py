@@ -94,7 +94,7 @@ class AtDepths:
 
     def counts(self, batch: Batch) -> dict[str, int]:
         counts = self.inner.counts(batch)
-        return {f"depth_{depth}_{name}": count for depth in self.depths for name, count in counts.items()}
+        return {at_depth(depth, name): count for depth in self.depths for name, count in counts.items()}
 
     def tensors(self, batch: Batch, device: torch.device) -> dict[str, Tensor]:
         return self.inner.tensors(batch, device)
@@ -103,10 +103,15 @@ class AtDepths:
         layout = Layout(tensors["starts"], tensors["positions"], self.inner.longest)
         states = network.encoder.states(tensors["ids"], layout, tensors["segments"], depth=max(self.depths))
         return {
-            f"depth_{depth}_{name}": part
+            at_depth(depth, name): part
             for depth in self.depths
             for name, part in self.inner.heads(network, states[depth], layout, tensors).items()
         }
+
+
+def at_depth(depth: int, part: str) -> str:
+    """The name of a part at a depth."""
+    return f"depth_{depth}_{part}"
 
 
 def balanced_weights(labels: Tensor) -> Tensor:

@@ -107,7 +107,7 @@ class Recipe:
     edges: Literal["masking", "pairs"] = "masking"  # under sop, what beginnings and ends of documents are for
     eval_masking: Literal["ngram", "whole-word", "plain"] = "plain"  # of held-out text, always at 15%
     elastic: bool = False  # every step also trains a random shallower depth
-    objective: Literal["masked", "replaced", "all-tokens"] = "masked"  # the others begin when full depth is reached
+    objective: Literal["masked", "replaced", "all-tokens", "permutation"] = "masked"  # two begin at full depth only
     generator_depth: int | float = 4  # layers, or a share of them, that fill the masks for all layers to judge
     replaced_weight: float = 50.0  # of the loss of all layers on these guesses, beside 1 for the generator's own loss
     masked_every: int = 8  # one sequence in N keeps its masks, which all layers fill; 0: none
@@ -225,8 +225,8 @@ def depth_stages(recipe: Recipe, encoder: EncoderConfig) -> tuple[tuple[float, i
 
 
 def generator_layers(recipe: Recipe, encoder: EncoderConfig) -> int:
-    """The number of layers that fill the masks; 0 where the objective is masked LM alone."""
-    if recipe.objective == "masked":
+    """The number of layers that fill the masks for others to judge; 0 where the objective has no such."""
+    if recipe.objective in ("masked", "permutation"):
         return 0
     depth = recipe.generator_depth
     layers = layers_of(depth, encoder.num_layers) if isinstance(depth, float) else depth

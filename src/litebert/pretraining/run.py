@@ -177,8 +177,8 @@ def _pretrain(settings: PretrainSettings, ranks: Ranks, callbacks: Sequence[Call
             log.info("the recipe, fitted to this run: %s", changed)
     if ranks.world > 1:
         _check_same(settings, facts, ranks)
-    layers, most = config.encoder.num_layers, settings.held_out_batches
-    evaluate = held_out_scores(settings.recipe, layers, store, train, ranks, last=stages[-1], most=most)
+    most = settings.held_out_batches
+    evaluate = held_out_scores(settings.recipe, config.encoder, store, train, ranks, last=stages[-1], most=most)
     average = None
     if settings.recipe.averaging.kind != "none":
         average = WeightAverage(network, settings.recipe.averaging)
@@ -253,15 +253,14 @@ def network_config(settings: PretrainSettings, store: Store) -> NetworkConfig:
     """The network for a preset, a recipe and the store's vocabulary."""
     words = (*settings.recipe.model, *settings.overrides)
     encoder = settings.encoder or preset_config(settings.preset, (f"vocab_size={store.vocab_size}", *words))
-    if encoder.positions != "absolute":
-        raise InputError(f"{settings.preset} is a permutation language model; pretrain an albert or bert preset")
+    _check_positions(settings, encoder)
     if encoder.vocab_size != store.vocab_size:
         raise InputError(
             f"vocab_size is {encoder.vocab_size} but {store.folder} was made with a tokenizer of "
             f"{store.vocab_size} pieces; leave vocab_size out or build the store again"
         )
     longest = max(length for _, length in settings.recipe.batches.lengths)
-    if longest > encoder.max_positions:
+    if encoder.positions == "absolute" and longest > encoder.max_positions:
         raise InputError(
             f"inputs of {longest} tokens do not fit the model's {encoder.max_positions} positions; choose shorter "
             "lengths or more max_positions"
@@ -269,6 +268,21 @@ def network_config(settings: PretrainSettings, store: Store) -> NetworkConfig:
     names: tuple[HeadName, ...] = ("masked_lm",) if settings.recipe.order == "none" else ("masked_lm", "order")
     names += ("replaced",) if settings.recipe.objective == "replaced" else ()
     return NetworkConfig(encoder=encoder, heads=HeadsConfig(names=names))
+
+
+def _check_positions(settings: PretrainSettings, encoder: EncoderConfig) -> None:
+    """Refuse an objective that the model's positions are not made for."""
+    objective = settings.recipe.objective
+    if encoder.positions == "relative" and objective != "permutation":
+        raise InputError(
+            f"{settings.preset} is a permutation language model and the objective is '{objective}'; add "
+            "objective=permutation, or pretrain an albert or bert preset"
+        )
+    if encoder.positions != "relative" and objective == "permutation":
+        raise InputError(
+            f"objective=permutation needs relative positions, which {settings.preset} does not have; use xlnet-small "
+            "or another xlnet preset"
+        )
 
 
 def train_settings(settings: PretrainSettings, ranks: Ranks, precision: Precision, width: int) -> TrainSettings:

@@ -10,6 +10,8 @@ from litebert.pretraining.elastic import EVERY, WEIGHTS, Elastic, shallower_dept
 from litebert.pretraining.mining import Candidates, candidate_settings
 from litebert.pretraining.objective import LOGIT_CHUNK, Pretraining, batch_flops
 from litebert.pretraining.parts import AbsentText, Text
+from litebert.pretraining.permutation import Permutation
+from litebert.pretraining.permutation import step_flops as permutation_flops
 from litebert.pretraining.recipe import Recipe, depth_stages, generator_layers
 from litebert.pretraining.replaced import PART, BeforeReplaced, Replaced, step_flops
 from litebert.train.objective import Objective, Stage
@@ -78,7 +80,7 @@ def _objective(
     """What is learnt at a length and a depth, its arithmetic, and the weights of its losses."""
     generator = generator_layers(recipe, encoder)
     if generator and depth == encoder.num_layers:
-        assert recipe.objective != "masked"
+        assert recipe.objective in ("replaced", "all-tokens")
         deep = Pretraining(length, chunk, depth, recipe.order_grad_ratio)
         objective = Replaced(
             deep,
@@ -90,6 +92,10 @@ def _objective(
         )
         flops = partial(step_flops, encoder, generator_depth=generator, question=recipe.objective)
         return objective, flops, {PART[recipe.objective]: recipe.replaced_weight}
+    if recipe.objective == "permutation":
+        cls_last = encoder.pooled_token == "last"
+        ours = Permutation(length, chunk, depth, recipe.order_grad_ratio, seed=train.seed, cls_last=cls_last)
+        return ours, partial(permutation_flops, encoder, depth=depth), {}
     kind = BeforeReplaced if recipe.objective == "replaced" else Pretraining
     plain = kind(length, chunk, depth, recipe.order_grad_ratio)
     shallower = shallower_depths(depth, encoder.num_layers) if recipe.elastic else ()
