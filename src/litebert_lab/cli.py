@@ -61,12 +61,14 @@ def study(
         bool | None, typer.Option("--compile/--no-compile", help="torch.compile; on a GPU by default.")
     ] = None,
     micro_tokens: Annotated[int, typer.Option(help="Tokens of one forward pass; 0: by device.")] = 0,
+    blimp: Annotated[Path | None, typer.Option(help="Folder with BLiMP's .jsonl files, for figures of it.")] = None,
+    pairs: Annotated[int, typer.Option(help="Pairs of each BLiMP paradigm; 0: all.")] = 20,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the rows and how long they take.")] = False,
     on: On = "here",
     cores: Cores = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Rerun a table of the ALBERT paper (or our own: recipe, elastic) at your own scale: which findings hold?
+    """Rerun a table of the ALBERT paper (or one of ours, from recipe on) at your own scale: which findings hold?
 
     Give the same command again to resume a study that was stopped: finished rows are not run again.
     """
@@ -89,6 +91,8 @@ def study(
         precision=precision,
         compiled=compiled,
         micro_tokens=micro_tokens,
+        blimp=blimp,
+        pairs=pairs,
     )
     done = plan_study(settings) if dry_run else run_study(settings, place_runs(on, device, cores))
     report = study_report(done, outcome_of(done))

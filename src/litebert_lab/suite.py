@@ -165,19 +165,23 @@ def sentence_scores(model: "Model", texts: Sequence[str], *, judge: Judge, depth
 
 
 def _masked(model: "Model", rows: "Tensor", depth: int) -> "Tensor":
-    """(N) sums over the tokens between the first and the last of rows (N, L), each masked in a copy of its row."""
+    """(N) sums over the text's tokens of rows (N, L), each masked in a copy of its row."""
     import torch
 
     number, length = rows.shape
     inner = length - 2
     assert model.tokenizer is not None and model.tokenizer.mask_id is not None
-    places = torch.arange(1, length - 1, device=rows.device)
+    begin = 0 if rows[0, -1] == model.tokenizer.cls_id else 1  # XLNet's special tokens are both at the end
+    places = torch.arange(begin, begin + inner, device=rows.device)
     copies = rows[:, None, :].repeat(1, inner, 1)
-    copies[:, places - 1, places] = model.tokenizer.mask_id
-    states = _states(model, copies.view(-1, length), depth)
-    flat = torch.arange(number * inner, device=rows.device) * length + places.repeat(number)
-    logits = model.network.masked_lm(states, flat).float()
-    wanted = rows[:, 1:-1].reshape(-1, 1)
+    copies[:, places - begin, places] = model.tokenizer.mask_id
+    if model.network.encoder.embeddings.mask is None:
+        flat = torch.arange(number * inner, device=rows.device) * length + places.repeat(number)
+        states = _states(model, copies.view(-1, length), depth)[flat]
+    else:
+        states = _query_states(model, copies.view(-1, length), places.repeat(number)[:, None], depth)
+    logits = model.network.masked_lm_at(states).float()
+    wanted = rows[:, begin : begin + inner].reshape(-1, 1)
     return (logits.gather(1, wanted).squeeze(1) - logits.logsumexp(-1)).view(number, inner).sum(-1)
 
 
@@ -196,6 +200,18 @@ def _states(model: "Model", rows: "Tensor", depth: int) -> "Tensor":
     layout = Layout.of([rows.shape[1]] * rows.shape[0], rows.device)
     states: Tensor = model.network.encoder(rows.flatten(), layout, depth=depth)
     return states
+
+
+def _query_states(model: "Model", rows: "Tensor", places: "Tensor", depth: int) -> "Tensor":
+    """(N, H) states of the query stream of rows (N, L), each at its one place (N, 1)."""
+    import torch
+
+    from litebert.nn.layout import Layout
+
+    layout = Layout.of([rows.shape[1]] * rows.shape[0], rows.device)
+    ranks = torch.full_like(rows, -1).scatter(1, places, 0).flatten()
+    states = model.network.encoder.two_streams(rows.flatten(), layout, ranks, places=places, depth=depth)[1]
+    return states.squeeze(1)
 
 
 # Similarity

@@ -13,6 +13,7 @@ import litebert
 from litebert.checkpoints.folder import save_model
 from litebert.errors import InputError
 from litebert.nn.config import family_config
+from litebert.nn.layout import Layout
 from litebert.nn.network import pretraining_network
 from litebert.text.tokenizer_files import read_tokenizer
 from litebert_lab import suite
@@ -53,6 +54,27 @@ def test_every_token_is_masked_once(model, depth, monkeypatch):
             states = model.states([masked], depth=depth)[-1]
             logits = model.network.masked_lm(states, torch.tensor([place]))[0]
             expected += float(logits.log_softmax(-1)[ids[place]])
+        assert score == pytest.approx(expected, rel=1e-4)
+
+
+@torch.no_grad()
+def test_a_permutation_model_is_asked_by_its_query_stream(tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join(SPECIAL + WORDS) + "\n")
+    tokenizer = read_tokenizer(tmp_path, "xlnet")
+    sizes = {"width": 32, "num_layers": 2, "num_heads": 4, "feed_forward_width": 64}
+    torch.manual_seed(0)
+    network = pretraining_network(family_config({"family": "xlnet", "vocab_size": tokenizer.vocab_size, **sizes}))
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.mul_(8 if parameter.ndim == 2 else 1)
+    made = litebert.model.Model(network.eval(), tokenizer)
+    for text, score in zip(TEXTS, suite.sentence_scores(made, TEXTS, judge="masked", depth=2), strict=True):
+        ids, expected = torch.tensor(tokenizer.encode(text).ids), 0.0
+        for place in range(len(ids) - 2):  # the special tokens come last
+            ranks = torch.full_like(ids, -1)
+            ranks[place] = 0
+            query = network.encoder.two_streams(ids, Layout.of([len(ids)]), ranks)[1]
+            expected += float(network.masked_lm(query, torch.tensor([place]))[0].log_softmax(-1)[ids[place]])
         assert score == pytest.approx(expected, rel=1e-4)
 
 

@@ -1,4 +1,4 @@
-"""The studies: those of the ALBERT paper (section 4 and its appendix), scaled to a preset, and two of our own.
+"""The studies: those of the ALBERT paper (section 4 and its appendix), scaled to a preset, and some of our own.
 
 A study has rows, each a pretraining run (or another row's model, scored at a smaller depth), and findings, each a claim
 about figures of rows. Sizes follow the preset as the paper's follow its own: embedding sizes are shares of the width,
@@ -16,11 +16,15 @@ import yaml
 from litebert.errors import InputError, nearest
 from litebert.nn.config import EncoderConfig
 
-STUDIES = ("embedding", "sharing", "order", "depth", "width", "dropout", "time", "recipe", "elastic")
+STUDIES = (
+    *("embedding", "sharing", "order", "depth", "width", "dropout", "time"),  # the paper's
+    *("recipe", "elastic", "mining", "objectives", "attention"),
+)
 
 CHANCE = 0.5
 UNEVEN = 0.02  # how much more than half of the pairs that are scored may have one answer; always giving it is no skill
 NEAR_CHANCE = 0.05  # the paper's NSP model has 52.0% on SOP; five points above chance still count as chance
+YES_OR_NO = ("yes", "no")
 WITHIN = 0.02  # of the loss of the model that was trained at that depth
 
 
@@ -70,6 +74,8 @@ class Study:
     recipe_words: tuple[str, ...] = ()  # fields of the recipe that every row of the study needs
     axis: str = ""  # of the plot; empty: bars
     ranked: bool = False  # the order of the rows is of interest
+    baseline: str = ""  # the row that all others are compared with
+    hides: bool = False  # whether every place to predict is hidden when rows are scored
     notes: tuple[str, ...] = ()
 
     @property
@@ -104,6 +110,9 @@ def study_of(name: str, encoder: EncoderConfig) -> Study:
         "time": _time,
         "recipe": _recipe,
         "elastic": _elastic,
+        "mining": _mining,
+        "objectives": _objectives,
+        "attention": _attention,
     }
     if name not in makers:
         raise InputError(f"there is no study '{name}'{nearest(name, STUDIES)}")
@@ -368,6 +377,91 @@ def _elastic(encoder: EncoderConfig) -> Study:
             "Where the recipe lets depth grow it does so in every row, in shares of the row's own layers.",
         ),
     )
+
+
+def _mining(_encoder: EncoderConfig) -> Study:
+    """Plain masked LM, and what is chosen of more candidates, the arithmetic of the scoring pass included."""
+
+    def mined(name: str, label: str, kind: str, by: str, draw: str) -> Row:
+        discounts = str(by == "repeats").lower()
+        fields = {"kind": kind, "by": by, "draw": draw, "discount_repeats": discounts}
+        return Row(name, label, tuple(f"select.{field}={value}" for field, value in fields.items()))
+
+    rows = (
+        Row("plain", "plain", ("select.kind=none",)),
+        mined("tokens-hardest", "hardest words", "hard-tokens", "loss", "hardest"),
+        mined("tokens-weighted", "hard words, weighted", "hard-tokens", "loss", "weighted"),
+        mined("rows-hardest", "hardest inputs", "hard-rows", "loss", "hardest"),
+        mined("tokens-rare", "rare words, weighted", "hard-tokens", "frequency", "weighted"),
+        mined("rows-new", "inputs that repeat less", "hard-rows", "repeats", "weighted"),
+    )
+    about = "words and inputs chosen by how much there is to learn from them"
+    return _compared("mining", about, rows, ("objective=masked", "elastic=false"))
+
+
+def _objectives(encoder: EncoderConfig) -> Study:
+    """What to predict; permutation needs relative positions, so that its model is the XLNet of the same shape."""
+    xlnet = {"family": "xlnet", "share": encoder.share, "embedding_width": encoder.width, "activation_dropout": "0.0"}
+    rows = (
+        Row("masked", "masked words", ("objective=masked",)),
+        Row("replaced", "replaced tokens", ("objective=replaced", "generator_depth=0.33")),
+        Row("all-tokens", "all tokens", ("objective=all-tokens", "generator_depth=0.33", "replaced_weight=10")),
+        Row(
+            "permutation",
+            "permutation (XLNet)",
+            ("objective=permutation", *(f"{name}={value}" for name, value in xlnet.items())),
+        ),
+    )
+    about = "masked words, replaced tokens, all tokens and permutation"
+    notes = (
+        "Scored with every place that is to be predicted hidden, so that all rows have the same context: a permutation "
+        "language model cannot be shown a wrong token or the right one.",
+        "An XLNet has no embeddings of fewer dimensions than its layers, and so more parameters.",
+    )
+    study = _compared("objectives", about, rows, ("elastic=false", "select.kind=none"), notes)
+    return replace(study, hides=True)
+
+
+def _attention(encoder: EncoderConfig) -> Study:
+    """What tokens see of long inputs, at the arithmetic that windows save."""
+    length = encoder.max_positions or 512
+    window = max(8, length // 8)
+    words = {
+        "full": "full",
+        "local": f"local({window})",
+        "block": f"block({2 * window})",
+        "local-global": f"local({window})+global",
+    }
+    rows = tuple(Row(name, word, (f"attention={word}",)) for name, word in words.items())
+    about = f"what tokens see of inputs of {length} tokens"
+    return _compared("attention", about, rows, (f"batches.lengths=[[0,{length}]]",))
+
+
+def _compared(
+    name: str, about: str, rows: tuple[Row, ...], recipe_words: tuple[str, ...], notes: tuple[str, ...] = ()
+) -> Study:
+    """A study of our own, in which every row is compared with the first."""
+    first = rows[0]
+    findings = tuple(
+        replace(worse(f"{row.label} instead of {first.label}: a lower loss.", first.name, row.name), words=YES_OR_NO)
+        for row in rows[1:]
+    )
+    return Study(
+        name, about, "", rows, findings, recipe_words=recipe_words, ranked=True, notes=notes, baseline=first.name
+    )
+
+
+def with_measures(study: Study, metrics: Mapping[str, str]) -> Study:
+    """The study with further metrics, by what they are called, and a finding on each for every row of a comparison."""
+    first = study.row(study.baseline) if study.baseline else None
+    findings = tuple(
+        Finding(f"{row.label} instead of {first.label}: better at {called}.", weights, metric, words=YES_OR_NO)
+        for metric, called in metrics.items()
+        for row in study.rows
+        if first and row is not first
+        for weights in [{row.name: 1.0, first.name: -1.0}]
+    )
+    return replace(study, metrics=(*study.metrics, *metrics), findings=(*study.findings, *findings))
 
 
 def _layers(depth: int) -> str:

@@ -262,6 +262,7 @@ def _line(done: "Done", row: Row, found: Mapping[str, Sequence[Sums]]) -> Line:
 
 
 METRICS = {"mlm_loss": "MLM loss", "mlm_accuracy": "MLM", "nsp_accuracy": "NSP", "sop_accuracy": "SOP"}
+METRICS |= {"blimp_accuracy": "BLiMP"}
 ORDERS_READING = "Black lines: the paper. Grey line: chance."
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
+import litebert
 from litebert.checkpoints.folder import load_model
 from litebert.checkpoints.training import saved_states
 from litebert.cluster import IN_TURN, Placement, Stopped, run_all
@@ -42,13 +43,16 @@ from litebert.runs import (
     write_atomically,
     write_run,
 )
+from litebert.system import usable_device
 from litebert.train import precision
 from litebert.train.clock import StopSignal
-from litebert_lab.study.catalogue import Row, Study, study_of
+from litebert_lab.study.catalogue import Row, Study, study_of, with_measures
 from litebert_lab.study.noise import Sums
+from litebert_lab.suite import blimp_scores, read_blimp
 
 ROWS = "rows"
 SCORES = "scores.json"
+SUITE = ("blimp", "pairs")  # fields of what is measured besides; it may be asked for later
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +75,8 @@ class StudySettings:
     precision: str | None = None
     compiled: bool | None = None
     micro_tokens: int = 0
+    blimp: Path | None = None  # a folder of minimal pairs, which every row is asked about
+    pairs: int = 20  # of each paradigm; 0: all
 
     def __post_init__(self) -> None:
         if self.seeds < 1:
@@ -81,8 +87,13 @@ class StudySettings:
     def facts(self) -> dict[str, Any]:
         """What must be the same when a study is resumed."""
         fields = asdict(self)
-        left_out = ("out", "seeds", "corpus", *(() if self.flops else ("flops",)))  # studies from before it have none
+        left_out = ("out", "seeds", "corpus", *SUITE, *(() if self.flops else ("flops",)))  # not in older studies
         return {name: str(fields[name]) for name in fields if name not in left_out}
+
+    @property
+    def measures(self) -> dict[str, str]:
+        """The metrics of the suite that are asked for, and what they are called."""
+        return {"blimp_accuracy": "BLiMP"} if self.blimp else {}
 
     @property
     def length(self) -> str:
@@ -96,7 +107,7 @@ class RowScores:
 
     status: str
     table: Table
-    facts: Mapping[str, Any]  # steps, tokens, seconds
+    facts: Mapping[str, Any]  # steps, tokens, seconds; pairs of BLiMP
 
     def at(self, depth: int | None) -> "RowScores":
         """The scores after so many layers; None: after all."""
@@ -138,6 +149,7 @@ def plan_study(settings: StudySettings) -> Done:
     store = Store.open(settings.corpus)
     of_model = [word for word in settings.words if word.partition("=")[0] not in RECIPE_FIELDS]
     study = study_of(settings.study, preset_config(settings.preset, of_model))
+    study = with_measures(study, settings.measures)
     parameters, grows = {}, {}
     for row in study.rows:
         chosen = row_settings(replace(settings, device="auto"), study, row, 0)  # a cluster may have other devices
@@ -159,7 +171,10 @@ def run_study(settings: StudySettings, place: Placement = IN_TURN) -> Done:
     with RunLock(settings.out), StopSignal() as stop:
         _note(settings, done)
         # All rows of the first seed, then of the next, so that a study cut short has a table.
-        every = product(range(settings.seeds), done.study.trained)
+        every = list(product(range(settings.seeds), done.study.trained))
+        for seed, row in every:  # the suite may be asked for when rows are finished
+            if seed in done.scores[row.name] and not stop:
+                measure_more(settings, row_folder(settings, row, seed))
         left = [(seed, row) for seed, row in every if seed not in done.scores[row.name]]
         places = {(seed, row.name): index for index, (seed, row) in enumerate(left)}
         needs = {
@@ -249,7 +264,9 @@ def _run_row(settings: StudySettings, study: Study, row: Row, seed: int) -> None
     own = chosen.recipe.order
     asked = (own, *(order for order in ORDERS if order != own)) if "nsp_accuracy" in study.metrics else (own,)
     depths = [other.depth for other in study.rows if other.model == row.name and other.depth is not None]
-    score_run(folder, Store.open(settings.corpus), length, asked, torch.device(chosen.device), depths=depths)
+    store = Store.open(settings.corpus)
+    score_run(folder, store, length, asked, torch.device(chosen.device), depths=depths, hides=study.hides)
+    measure_more(settings, folder)
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)  # states of a finished row are of no more use
     torch._dynamo.reset()  # graphs of one row are of no use to the next, and torch keeps only so many
     gc.collect()
@@ -283,6 +300,7 @@ def score_run(
     device: torch.device,
     *,
     depths: Sequence[int] = (),
+    hides: bool = False,
 ) -> RowScores:
     """Score the model of a run, at smaller depths, too, where these are given, and leave the sums in its folder."""
     if not store.split("held_out").num_tokens:
@@ -292,10 +310,35 @@ def score_run(
     table: Table = {}
     if note["status"] == "finished":
         network, kind = load_model(run / "model").network, precision.default_precision(device)
-        table = score_network(network, store, length, orders, device, kind, depths)
+        table = score_network(network, store, length, orders, device, kind, depths, hides=hides)
     scores = RowScores(note["status"], table, facts)
-    write_atomically(run / SCORES, json.dumps({"status": scores.status, "table": table, "facts": facts}) + "\n")
+    _write_scores(run, scores)
     return scores
+
+
+def measure_more(settings: StudySettings, run: Path) -> None:
+    """Add what the suite finds of a scored run to its scores, where it is asked for and not there yet."""
+    scores = read_scores(run)
+    if scores is None or scores.status != "finished":
+        return
+    if settings.blimp and scores.facts.get("pairs") != settings.pairs:
+        log.info(f"{run.name}: BLiMP")
+        table, facts = {**scores.table, "blimp": _blimp_rows(run, settings)}, {**scores.facts, "pairs": settings.pairs}
+        _write_scores(run, replace(scores, table=table, facts=facts))
+
+
+def _blimp_rows(run: Path, settings: StudySettings) -> list[list[float]]:
+    """For each paradigm the pairs whose good sentence scores higher, and all."""
+    assert settings.blimp
+    model = litebert.load(run, device=usable_device(settings.device))
+    pairs = read_blimp(settings.blimp, settings.pairs)
+    shares = blimp_scores(model, pairs, judge="masked", depth=model.config.num_layers)
+    return [[0.0, share * len(pairs[name]), float(len(pairs[name]))] for name, share in shares.items()]
+
+
+def _write_scores(run: Path, scores: RowScores) -> None:
+    note = {"status": scores.status, "table": scores.table, "facts": scores.facts}
+    write_atomically(run / SCORES, json.dumps(note) + "\n")
 
 
 def read_scores(run: Path) -> RowScores | None:

@@ -8,9 +8,10 @@ from litebert.errors import InputError
 from litebert.nn.config import preset_config
 from litebert.planning.count import count_parameters
 from litebert.pretraining.recipe import RECIPE_FIELDS, read_recipe
-from litebert_lab.study.catalogue import STUDIES, WITHIN, Study, study_of
+from litebert_lab.study.catalogue import STUDIES, WITHIN, Study, study_of, with_measures
 
 BASE = preset_config("albert-base")
+OUR_OWN = ("elastic", "mining", "objectives", "attention")  # with nobody else's figures beside them
 
 
 def encoder_words(study: Study, row) -> list[str]:
@@ -29,7 +30,7 @@ def test_rows_are_models_that_can_be_built_and_findings_are_about_rows(name, pre
         read_recipe("budget", recipe)
         assert not row.start or names.index(row.start) < names.index(row.name)
     for finding in study.findings:
-        assert set(finding.weights) <= set(names) and (finding.paper or name == "elastic")
+        assert set(finding.weights) <= set(names) and (finding.paper or name in OUR_OWN)
         if finding.metric == "mlm_loss":  # a difference: the level itself proves nothing
             allowed = WITHIN if name == "elastic" else 0.0
             assert sum(finding.weights.values()) == pytest.approx(allowed)
@@ -102,3 +103,24 @@ def test_what_is_refused():
         study_of("elastic", preset_config("albert-tiny", ("num_layers=1",)))
     with pytest.raises(InputError, match="needs a model of 4 layers or more"):
         study_of("depth", preset_config("albert-tiny", ("num_layers=2",)))
+
+
+def test_our_own_comparisons_have_a_row_that_all_others_are_compared_with():
+    for name in ("mining", "objectives", "attention"):
+        study = with_measures(study_of(name, BASE), {"blimp_accuracy": "BLiMP"})
+        first = study.rows[0].name
+        assert study.baseline == first and study.metrics[-1] == "blimp_accuracy"
+        for metric, better in (("mlm_loss", -1.0), ("blimp_accuracy", 1.0)):
+            found = [finding for finding in study.findings if finding.metric == metric]
+            assert [set(finding.weights) for finding in found] == [{first, row.name} for row in study.rows[1:]]
+            for finding, row in zip(found, study.rows[1:], strict=True):
+                assert value(finding, {first: 3.0, row.name: 3.0 + better}) > 0, finding.text
+    assert not with_measures(study_of("sharing", BASE), {"blimp_accuracy": "BLiMP"}).findings[3:]
+
+
+def test_a_permutation_row_is_an_xlnet_of_the_same_shape():
+    study = study_of("objectives", preset_config("albert-small"))
+    row = study.row("permutation")
+    ours, plain = preset_config("albert-small", encoder_words(study, row)), preset_config("albert-small")
+    assert (ours.family, ours.positions) == ("xlnet", "relative") and ours.plan == plain.plan
+    assert (ours.width, ours.num_heads, ours.dropout) == (plain.width, plain.num_heads, plain.activation_dropout)

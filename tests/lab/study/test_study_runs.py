@@ -204,6 +204,39 @@ def test_the_order_study_asks_both_questions(store, tmp_path):
         assert asked[0] == asked[1] and sum(asked[0]) > 0
 
 
+@pytest.mark.parametrize("name", ["mining", "objectives", "attention"])
+def test_studies_of_our_own(name, store, tmp_path):
+    """Rows of about the same arithmetic, scored on the same words; BLiMP can be asked for when they are finished."""
+    words = (*WORDS, "max_positions=64")
+    chosen = settings(store, tmp_path / "study", name, steps=None, flops=1e8, words=words)
+    report = outcome_of(run_study(chosen))
+    assert {line.remark.partition(" (")[0] for line in report.lines} <= {"", "still at the level of word frequencies"}
+    scored = {line.row.name: plan_study(chosen).scores[line.row.name][0].table["mlm"] for line in report.lines}
+    counts = {tuple(row[2] for row in table) for table in scored.values()}
+    assert len(counts) == 1 and report.ranking.startswith(min(report.lines, key=loss_of).row.label)
+    if name == "mining":
+        plain, chosen_by_loss = (line.steps for line in report.lines[:2])
+        assert chosen_by_loss < plain  # the pass that chooses is paid for
+    blimp = tmp_path / "blimp"
+    blimp.mkdir()
+    pairs = [{"sentence_good": "the cat went home .", "sentence_bad": "the cat home went ."}] * 3
+    for paradigm in ("order", "home"):
+        (blimp / f"{paradigm}.jsonl").write_text("\n".join(map(json.dumps, pairs)))
+    trained = {row: scores[0].facts["seconds"] for row, scores in plan_study(chosen).scores.items()}
+    asked = replace(chosen, blimp=blimp, pairs=2)
+    done = run_study(asked)
+    assert trained == {row: scores[0].facts["seconds"] for row, scores in done.scores.items()}  # no row ran again
+    for scores in done.scores.values():
+        assert [row[2] for row in scores[0].table["blimp"]] == [2.0, 2.0]
+    found = outcome_of(done)
+    assert all("blimp_accuracy" in line.figures for line in found.lines)
+    assert len(found.verdicts) == 2 * len(report.verdicts)
+
+
+def loss_of(line) -> float:
+    return line.figures["mlm_loss"].value
+
+
 COMMAND = ["study", "sharing", *WORDS, "--preset", "albert-tiny", "--device", "cpu", "--steps", "2"]
 
 
