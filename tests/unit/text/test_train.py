@@ -11,7 +11,14 @@ import pytest
 from litebert.cli import main
 from litebert.text.documents import LONGEST_LINE, is_held_out, lines_of, sample_lines
 from litebert.text.tokenizer_files import read_tokenizer
-from litebert.text.train import SPECIAL, TrainSettings, measure_fertility, train_tokenizer
+from litebert.text.train import (
+    FEW_COPIES,
+    SPECIAL,
+    TrainSettings,
+    _less_repetitive,
+    measure_fertility,
+    train_tokenizer,
+)
 
 ROOT = Path(__file__).parents[3]
 SHARED = ROOT / ".." / "shared" / "data"
@@ -104,6 +111,23 @@ def test_same_seed_same_vocabulary(kind):
     assert len(prints) == 1
     other = TrainSettings(vocab_size=300, kind=kind, sample_bytes=60_000, seed=1)
     assert train_tokenizer(TEXTS, other).fingerprint not in prints
+
+
+def test_text_that_only_repeats_itself_is_trained_on_at_once():
+    """Six minutes for these 200 equal lines and another, if the library gets them as they are."""
+    line = " ".join(["x" * 17] * 50)
+    found = train_tokenizer([f"{line}\n" * 200 + "x" * 17], TrainSettings(vocab_size=20))
+    assert found.vocab_size == 20
+
+
+def test_only_repetitive_lines_are_mixed_and_left_out():
+    lines = [line for text in TEXTS for line in text.splitlines()]
+    assert _less_repetitive(lines) == lines
+    assert _less_repetitive(["a", *["b"] * 20]).count("b") == FEW_COPIES
+    assert _less_repetitive(["a"] * 30 + ["b"] * 40).count("b") == 30
+    document = [f"line {number}" for number in range(50)]
+    mixed = _less_repetitive(document * 20)
+    assert sorted(mixed) == sorted(document * 20) and mixed[:50] != mixed[50:100]
 
 
 def test_saved_folder_gives_the_same_ids_in_transformers(unigram, tmp_path):
