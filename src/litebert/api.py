@@ -1574,7 +1574,10 @@ def plan(
     from litebert.planning.plan import make_plan
 
     if gpus is None and (nodes > 1 or price is not None):
-        raise InputError("gpus is missing; give the number of devices on all nodes together", parameter="gpus")
+        what = "nodes" if nodes > 1 else "price"
+        raise InputError(
+            f"gpus is missing, which {what} needs; give the number of devices on all nodes", parameter="gpus"
+        )
     links = None if gpus is None else links_between(gpus, nodes, node_link, link)
 
     names = [models] if isinstance(models, str) else [name for name in models if "=" not in name]

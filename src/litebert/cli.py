@@ -7,6 +7,7 @@ runs.
 import errno
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -135,23 +136,23 @@ def main() -> None:
     run(app)
 
 
-def run(commands: typer.Typer) -> None:
+def run(commands: Callable[[], None], program: str = "litebert") -> None:
     """Run a command line with the messages and exit codes of litebert."""
     log_to_terminal()
     try:
         commands()
     except InputError as error:
-        fail(as_option(error))
+        fail(as_option(error), program)
     except BrokenPipeError:
         sys.exit(141)
     except OSError as error:
-        fail(_in_words(error))
+        fail(_in_words(error), program)
     except MemoryError:
-        fail("there is not enough memory for this; choose a smaller model, batch or length")
+        fail("there is not enough memory for this; choose a smaller model, batch or length", program)
     except Exception as error:
         if os.environ.get("LITEBERT_DEBUG"):
             raise
-        _report_defect(error)
+        _report_defect(error, program)
 
 
 ADVICE = {
@@ -165,6 +166,8 @@ ADVICE = {
     errno.ENOENT: "check the name",
     errno.ENOTDIR: "check the name",
     errno.ELOOP: "it is a link to itself; name another",
+    errno.EEXIST: "choose another name",
+    errno.EBUSY: "it is in use; choose another name",
 }
 
 
@@ -175,7 +178,7 @@ def _in_words(error: OSError) -> str:
     return f"{place}: {error.strerror or error}{f'; {advice}' if advice else ''}"
 
 
-def _report_defect(error: Exception) -> NoReturn:
+def _report_defect(error: Exception, program: str) -> NoReturn:
     """An error that is ours: one sentence, the traceback in a file, exit code 70."""
     import tempfile
     import traceback
@@ -183,17 +186,17 @@ def _report_defect(error: Exception) -> NoReturn:
     with tempfile.NamedTemporaryFile(
         "w", prefix="litebert-", suffix=".txt", delete=False, encoding="utf-8", errors="backslashreplace"
     ) as file:
-        file.write(f"litebert {' '.join(sys.argv[1:])}\n\n{''.join(traceback.format_exception(error))}")
-    command = " ".join(word for word in sys.argv[1:3] if not word.startswith("-")) or "litebert"
+        file.write(f"{program} {' '.join(sys.argv[1:])}\n\n{''.join(traceback.format_exception(error))}")
+    command = " ".join(word for word in sys.argv[1:3] if not word.startswith("-")) or program
     reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
     print(
-        f"litebert: unexpected error in {command}: {reason}; please report it with {file.name}",
+        f"{program}: unexpected error in {command}: {reason}; please report it with {file.name}",
         file=sys.stderr,
     )
     sys.exit(70)
 
 
-def fail(sentence: str) -> NoReturn:
+def fail(sentence: str, program: str = "litebert") -> NoReturn:
     """Print what is wrong and exit with code 2."""
-    print(f"litebert: {visible(sentence)}", file=sys.stderr)
+    print(f"{program}: {visible(sentence)}", file=sys.stderr)
     sys.exit(2)

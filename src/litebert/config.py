@@ -173,6 +173,14 @@ def flat(config: Any, prefix: str = "") -> dict[str, Any]:
     return found
 
 
+IN_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
+
+
+def _list_in_words(hint: Any) -> str:
+    """What a list of these may be given as."""
+    return "a finite number, or a list of stages" if typing.get_args(hint)[:1] == (float,) else "a list"
+
+
 def _convert(name: str, value: Any, hint: Any) -> Any:
     """``value`` as the type a field asks for, or an error that names the field."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
@@ -188,7 +196,7 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
         if isinstance(value, int | float) and typing.get_args(arguments[0])[:1] == (float,):
             value = [[0, value]]  # a plain number in place of stages is one stage, from the beginning on
         if not isinstance(value, Sequence) or isinstance(value, str):
-            raise InputError(f"{name} is '{value}' but must be a list")
+            raise InputError(f"{name} is {shown(value)} but must be {_list_in_words(arguments[0])}")
         inner = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else list(arguments)
         if len(inner) != len(value):
             raise InputError(f"{name} is '{value}' but must have {len(inner)} items")
@@ -197,9 +205,9 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
         try:
             number = float(value)  # YAML reads 1e-12 as a string
         except (ValueError, OverflowError):
-            number = math.nan
+            raise InputError(f"{name} is {shown(value)} but must be a number") from None
         if not math.isfinite(number):
-            raise InputError(f"{name} is '{value}' but must be a number")
+            raise InputError(f"{name} is {shown(value)} but must be a finite number")
         return number
     if hint is bool and isinstance(value, bool):
         return value
@@ -207,7 +215,8 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
         raise InputError(f"{name} is {value:.3g} but must be a whole number that a computer can hold")
     if isinstance(hint, type) and isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
         return value
-    raise InputError(f"{name} is '{value}' but must be of type {getattr(hint, '__name__', hint)}")
+    words = "null" if value is None else shown(value)
+    raise InputError(f"{name} is {words} but must be {IN_WORDS.get(hint, hint)}")
 
 
 def _convert_any(name: str, value: Any, kinds: Sequence[Any]) -> Any:

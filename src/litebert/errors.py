@@ -19,7 +19,13 @@ def nearest(word: str, options: Iterable[str]) -> str:
     """A hint for a mistyped word: ``; did you mean 'x'?`` or, where nothing is close, the list of what exists."""
     options = sorted(options)
     close = difflib.get_close_matches(word, options, n=1, cutoff=0.5)
-    return f"; did you mean '{close[0]}'?" if close else f"; there is {', '.join(options)}"
+    return f"; did you mean '{close[0]}'?" if close else f"; there is {listed(options)}"
+
+
+def listed(names: Iterable[object]) -> str:
+    """Names one after the other; those that would not be seen are quoted, and long ones cut."""
+    words = [str(name) for name in names]
+    return ", ".join(word[:200] if word.strip() else repr(word) for word in words) or "none"
 
 
 def as_option(error: InputError) -> str:

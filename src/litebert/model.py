@@ -447,7 +447,7 @@ def load(
     if not folder.is_dir() and name not in preset_names("models") and is_hub_name(name):
         source = folder = hub_folder(name)
     elif not folder.is_dir() and os.sep in name:
-        raise InputError(f"there is no folder '{name}'")
+        raise InputError(f"there is no folder '{name}'; check the name")
     loaded = load_model(source, device=str(where), dtype=numbers)
     task = find_spec(folder, loaded.network.config)
     sentence, notes = read_sentence_settings(folder)

@@ -96,14 +96,16 @@ class Param:
             number = value.__index__() if whole and not isinstance(value, bool) else float(value)
         except (TypeError, ValueError, AttributeError, OverflowError):
             raise InputError(f"{name} is {shown(value)} but must be {kind}", parameter=name) from None
-        if isinstance(value, str | bool) or not math.isfinite(float(number)) or abs(number) > LARGEST:
-            raise InputError(f"{name} is {shown(value)} but must be {kind}{self.range()}", parameter=name)
-        if (self.low is not None and number < self.low) or (self.high is not None and number > self.high):
-            raise InputError(f"{name} is {number:g} but must be {kind}{self.range()}", parameter=name)
+        outside = (self.low is not None and number < self.low) or (self.high is not None and number > self.high)
+        too_large = abs(number) > LARGEST
+        if isinstance(value, str | bool) or outside or too_large or math.isnan(number):
+            most = f", at most {LARGEST:.2g}" if too_large and self.high is None else ""
+            raise InputError(f"{name} is {shown(value)} but must be {kind}{self.range()}{most}", parameter=name)
 
     def range(self) -> str:
         """The range in words, to follow "a number"."""
-        low, high = (None if bound is None else f"{bound:,g}" for bound in (self.low, self.high))
+        bounds = (self.low, self.high)
+        low, high = (None if one is None else f"{one:,.0f}" if one == int(one) else f"{one:,g}" for one in bounds)
         if low is not None and high is not None:
             return f" from {low} to {high}"
         if low is not None:
@@ -193,8 +195,10 @@ def named_source(words: str) -> tuple[str, str]:
 
 
 def shown(value: Any) -> str:
-    """A value as messages have it: quoted, and cut where it is long."""
+    """A value as messages have it: quoted, numbers as people write them, and cut where it is long."""
     text = f"'{value}'" if isinstance(value, str) else repr(value)
+    if isinstance(value, float) and float(f"{value:g}") == value:
+        text = f"{value:g}"
     return text if len(text) <= 60 else f"{text[:56]}...{text[-1]}"
 
 

@@ -61,16 +61,27 @@ def new_file(path: Path) -> Iterator[TextIO]:
 
 @contextlib.contextmanager
 def new_binary_file(path: Path) -> Iterator[BinaryIO]:
-    """A file that gets its name only when it is complete.
+    """A file that gets its name only when it is complete; an error of the system has that name, too.
 
     A device or a pipe (/dev/null, /dev/stdout) is written to: a file with its name would take its place.
     """
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file to write")
-    if path.exists() and not path.is_file():
-        with path.open("wb") as file:
-            yield file
-        return
+    try:
+        if path.exists() and not path.is_file():
+            with path.open("wb") as file:
+                yield file
+        else:
+            with _renamed_when_complete(path) as file:
+                yield file
+    except OSError as error:
+        if error.filename is None or Path(os.fsdecode(error.filename)).name.startswith(f".{path.name}."):
+            error.filename = str(path)
+        raise
+
+
+@contextlib.contextmanager
+def _renamed_when_complete(path: Path) -> Iterator[BinaryIO]:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:

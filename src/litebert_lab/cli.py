@@ -1,6 +1,5 @@
 """``litebert-lab``: studies, benchmarks, comparisons and long cards. Light at import, as litebert's command line is."""
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -293,21 +292,17 @@ app.command()(suite)
 
 def main() -> None:
     """Run a command; a user's mistake becomes one sentence on standard error and exit code 2."""
+    from litebert.cli import run
     from litebert.terminal import log_to_terminal
 
-    for package in ("litebert", "litebert_lab"):
-        log_to_terminal(package=package)
+    log_to_terminal(package="litebert_lab")
+    run(_commands, "litebert-lab")
+
+
+def _commands() -> None:
     try:
         app()
-    except InputError as error:
-        sentence = str(error)
-    except BrokenPipeError:
-        sys.exit(141)
     except ModuleNotFoundError as error:
         if error.name not in ("scipy", "sklearn", "transformers", "accelerate", "PIL"):
             raise
-        sentence = f"this needs {error.name}; install it with: pip install 'litebert[lab]'"
-    except OSError as error:
-        sentence = f"{error.filename or 'the system'}: {error.strerror or error}"
-    print(f"litebert-lab: {sentence}", file=sys.stderr)
-    sys.exit(2)
+        raise InputError(f"this needs {error.name}; install it with: pip install 'litebert[lab]'") from None

@@ -59,7 +59,11 @@ def write_tensors(folder: Path, tensors: Mapping[str, Tensor]) -> None:
     try:
         save_file(whole, folder / SAFETENSORS, {"format": "pt"})
     except SafetensorError as error:  # how the library reports a full disk
-        raise InputError(f"the model cannot be written to {folder.parent} ({error}); free some space") from None
+        reason = str(error).rpartition("error: ")[2]
+        raise InputError(
+            f"the model cannot be written to {folder.parent} ({reason}); free some space and run the command again, a "
+            "run with --resume"
+        ) from None
 
 
 def _shard_index(index: Path) -> dict[str, str]:

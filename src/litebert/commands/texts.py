@@ -102,7 +102,7 @@ def _lines(file: PathLike | None) -> list[str]:
         from litebert.data.files import read_text
 
         if not Path(file).is_file():
-            raise InputError(f"there is no file '{file}'")
+            raise InputError(f"there is no file '{file}'; check the name")
         content = read_text(Path(file))
     lines = [line.strip("\r\n") for line in content.split("\n") if line.strip()]
     if not lines:

@@ -61,7 +61,7 @@ class BatchSettings:
         if self.length < 8:
             raise InputError(f"length is {self.length} but an input needs 8 tokens or more")
         if self.budget < self.length:
-            raise InputError(f"budget is {self.budget} but a batch must hold an input of {self.length} tokens")
+            raise InputError(f"batches have {self.budget} tokens but must hold an input of {self.length}; enlarge them")
         if not 0 < self.rate < 1:
             raise InputError(f"rate is {self.rate} but must lie between 0 and 1, such as 0.15")
         if self.min_document < 0:

@@ -19,8 +19,9 @@ import shutil
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
@@ -35,6 +36,7 @@ STANDARD_INPUT = Path("-")
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 COMPRESSIONS = (*OPENERS, ".zst", ".zip")
 CHUNK = 1 << 18
+LONGEST = 1 << 28  # bytes of a line; a device such as /dev/zero never ends one
 BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -89,8 +91,8 @@ def find_files(source: str, suffixes: Sequence[str], readable: str, *, ignored: 
         ]
         if found:
             return list(dict.fromkeys(found))  # ** matches a folder and, by itself, the files in it
-        raise InputError(f"no file matches '{source}'")
-    raise InputError(f"there is no file or folder '{source}'")
+        raise InputError(f"no file matches '{source}'; check the pattern")
+    raise InputError(f"there is no file or folder '{source}'; check the name")
 
 
 def _matches(pattern: str) -> list[Path]:
@@ -177,8 +179,11 @@ def text_lines(
     with open_bytes(path) as plain, _as_utf8(path, plain, errors, quiet) as stream:
         try:
             _pass_over(stream, offset)
-            for data in _old_mac_lines(stream) if old_mac else stream:
+            lines = iter(partial(stream.readline, LONGEST), b"")
+            for data in _old_mac_lines(lines) if old_mac else lines:
                 number += 1
+                if len(data) == LONGEST:
+                    raise InputError(f"{path}, line {number:,} is longer than {LONGEST >> 20} MB; is it a text?")
                 offset += len(data)
                 text = decode(data, number)
                 yield text.removeprefix("\ufeff") if number == 1 else text, number, offset
@@ -202,7 +207,21 @@ def parse_json(text: str, place: str) -> Any:
     except RecursionError:
         raise InputError(f"{place} is not JSON that can be read: it is nested too deeply") from None
     except ValueError as error:
-        raise InputError(f"{place} is not JSON ({error})") from None
+        reason = "a number has too many digits" if "int_max_str_digits" in str(error) else error
+        raise InputError(f"{place} is not JSON ({reason}); correct it, or save the file again") from None
+
+
+def kind_of_value(value: Any) -> str:
+    """What a value of JSON is, in words."""
+    kinds = {
+        dict: "an object",
+        list: "a list",
+        str: "a text",
+        bool: "true or false",
+        int: "a number",
+        float: "a number",
+    }
+    return "null" if value is None else kinds.get(type(value), type(value).__name__)
 
 
 def read_object(path: Path, advice: str) -> dict[str, Any]:
@@ -214,7 +233,7 @@ def read_object(path: Path, advice: str) -> dict[str, Any]:
     except ValueError as error:
         raise InputError(f"{path} is not valid JSON ({error}); {advice}") from None
     if not isinstance(value, dict):
-        raise InputError(f"{path} holds a {type(value).__name__}, not a JSON object; {advice}")
+        raise InputError(f"{path} holds {kind_of_value(value)}, not a JSON object; {advice}")
     return value
 
 
@@ -383,8 +402,8 @@ def _decoder(path: Path, errors: Errors, *, western: bool, quiet: bool) -> Calla
     return decode
 
 
-def _old_mac_lines(stream: "Bytes[Any]") -> Iterator[bytes]:
-    for data in stream:
+def _old_mac_lines(lines: Iterable[bytes]) -> Iterator[bytes]:
+    for data in lines:
         yield from re.findall(rb"[^\r]*(?:\r\n?|$)", data)[:-1] if b"\r" in data[:-2] else (data,)
 
 

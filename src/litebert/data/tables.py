@@ -17,6 +17,7 @@ from typing import Any
 
 from litebert.data.files import (
     kind_of,
+    kind_of_value,
     locate,
     open_bytes,
     parquet_library,
@@ -92,7 +93,7 @@ def read_table(source: Source, *, header: bool | None = None, labelled: bool = T
     stream = stream_rows(source, header=header, labelled=labelled, name=name)
     found = list(stream.rows)
     if not found:
-        raise InputError(f"{stream.source} has no rows")
+        raise InputError(f"{stream.source} has no rows; name another file, or add some")
     columns = dict.fromkeys(name for cells, _ in found for name in cells)
     return Table(
         source=stream.source,
@@ -124,7 +125,7 @@ def _stream_file(path: Path, header: bool | None) -> RowStream:
     if kind not in (*SUFFIXES, *SEPARATED):
         raise InputError(f"'{path}' is not of a kind that can be read; give {', '.join(SUFFIXES)}")
     if not path.is_file():
-        raise InputError(f"there is no file '{path}'")
+        raise InputError(f"there is no file '{path}'; check the name")
     source = str(path)
     if kind == ".parquet":
         rows = parquet_rows(path)
@@ -222,7 +223,9 @@ def json_objects(lines: Iterable[tuple[str, int]], source: str) -> Rows:
 
 def _object(value: Any, place: str) -> Mapping[str, Cell]:
     if not isinstance(value, Mapping):
-        raise InputError(f"{place} is not an object with named fields but {type(value).__name__}")
+        raise InputError(
+            f"{place} is not an object with named fields but {kind_of_value(value)}; give one, such as {{'text': ...}}"
+        )
     return value
 
 
@@ -237,7 +240,7 @@ def _stream_json(path: Path, header: bool | None) -> RowStream:
     if isinstance(content, dict):
         content = _rows_of_object(content, source)
     if not isinstance(content, list):
-        raise InputError(f"{source} is not a list of rows but {type(content).__name__}")
+        raise InputError(f"{source} is not a list of rows but {kind_of_value(content)}; give [{{'text': ...}}, ...]")
     if content and all(isinstance(row, list) for row in content):
         return _from_cells(((row, number) for number, row in enumerate(content, 1)), source, header)
     return RowStream(source=source, unit="row", rows=_clean(_object_rows(content, source), source))

@@ -130,7 +130,7 @@ def read_texts(source: Source, text: Names = None) -> list[Example]:
     if isinstance(source, str | Path):
         path = Path(source)
         if not path.is_file():
-            raise InputError(f"there is no file '{path}'")
+            raise InputError(f"there is no file '{path}'; check the name")
         if kind_of(path) in PLAIN:
             lines = (line.rstrip("\r\n").split("\t") for line, _, _ in text_lines(path, western=True))
             found = [_texts_of(str(number), *parts[:2]) for number, parts in enumerate(lines) if any(parts)]

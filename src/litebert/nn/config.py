@@ -177,7 +177,7 @@ def family_config(fields: Mapping[str, Any]) -> EncoderConfig:
 def preset_config(name: str, overrides: Sequence[str] = ()) -> EncoderConfig:
     """The config of a named preset with ``field=value`` words applied."""
     if os.sep in name:
-        raise InputError(f"{name} is not a folder with a model")
+        raise InputError(f"'{name}' is not a folder with a model; name one that holds config.json, or a shipped model")
     if name not in preset_names("models"):
         raise InputError(f"'{name}' is neither a folder nor a preset{nearest(name, preset_names('models'))}")
     fields = read_preset("models", name)

@@ -296,8 +296,8 @@ def train_settings(settings: PretrainSettings, ranks: Ranks, precision: Precisio
     for _, tokens in recipe.batches.tokens:
         if tokens % (micro * ranks.world):
             raise InputError(
-                f"a batch of {tokens} tokens does not divide into {ranks.world} ranks of {micro} tokens; choose "
-                f"batches.tokens as a multiple of {micro * ranks.world}"
+                f"a batch of {tokens} tokens does not divide into passes of {micro} tokens (micro_tokens) on each of "
+                f"{ranks.world} ranks; make batches.tokens a multiple of both"
             )
     return TrainSettings(
         bound=settings.bound,
@@ -455,7 +455,7 @@ def bound_from(
 def _check_words(preset: str | None, words: Sequence[str]) -> None:
     """A folder in place of a preset, and a field that neither the model nor the recipe has."""
     if preset is not None and Path(preset).is_dir() and preset not in preset_names("models"):
-        raise InputError(f"{preset} is a folder; name a preset such as albert-small, and what to start with as --from")
+        raise InputError(f"'{preset}' is a folder; name a preset such as albert-small, or start --from the folder")
     known = RECIPE_FIELDS | {field.name for field in dataclasses.fields(EncoderConfig) if field.init}
     for name in parse_overrides(words):
         if name not in known:

@@ -151,7 +151,7 @@ def _load(name: str, source: str, device: str) -> Served:
         served = Served(name, model, "onnxruntime", CPU)
     else:
         if not Path(source).exists() and "/" in source and source.count("/") != 1:
-            raise InputError(f"there is no folder '{source}'", parameter="models")
+            raise InputError(f"there is no folder '{source}'; check the name", parameter="models")
         try:
             from litebert.model import load
         except ModuleNotFoundError as error:

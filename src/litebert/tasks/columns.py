@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from litebert.data.separated import Cell, has_content, is_repeated
 from litebert.data.tables import Table
-from litebert.errors import InputError, nearest
+from litebert.errors import InputError, listed, nearest
 from litebert.tasks.examples import Kind
 
 Names = str | Sequence[str] | None  # columns as a person names them: "a", "a,b", "a+b", ["a", "b"]
@@ -274,7 +274,7 @@ def _guess_label(table: Table, *, used: Sequence[str], required: bool) -> tuple[
             f"{table.source} holds objects in {', '.join(objects)}, where cells are expected; give their fields "
             "columns of their own, and choose the label with label="
         )
-    shown = f"{', '.join(found)} could be it" if found else f"it has {', '.join(table.columns)}"
+    shown = f"{', '.join(found)} could be it" if found else f"it has {listed(table.columns)}"
     raise InputError(f"which column of {table.source} is the label? {shown}; choose one with label=")
 
 

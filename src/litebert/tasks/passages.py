@@ -90,7 +90,8 @@ def read_questions(path: Path, notes: list[str]) -> tuple[Question, ...]:
             impossible = bool(entry.get("is_impossible", False))
             pairs = [(str(answer["text"]), int(answer["answer_start"])) for answer in entry.get("answers") or ()]
         except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"{path}: question {len(questions) + 1} lacks {error} or has it in another form") from None
+            what = f"{error} is missing" if isinstance(error, KeyError) else "it has another form than SQuAD's"
+            raise InputError(f"{path}: question {len(questions) + 1} cannot be read ({what}); correct it") from None
         if not passage.strip() or not text.strip():
             raise InputError(f"{path}: question '{key}' has an empty passage or no text; correct or remove it")
         answers = tuple(Answer.located(passage, *pair) for pair in pairs)

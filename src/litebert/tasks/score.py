@@ -226,7 +226,7 @@ def _evaluation(
 def read_predictions(path: Path, data: TaskData, items: Sequence[Item]) -> list[ItemPrediction]:
     """The predictions in a file, for ``items`` in whatever order."""
     if not path.is_file():
-        raise InputError(f"there is no file '{path}'")
+        raise InputError(f"there is no file '{path}'; check the name")
     known, kind = {item.key: item for item in items}, KINDS[data.kind]
     names = {str(index): index for index in range(len(data.labels))}  # of labels, as a file may spell them
     names |= {word: index for index, word in enumerate(GLUE[data.name].spelled if data.name in GLUE else ())}

@@ -70,7 +70,7 @@ def read_task(
             read = _read_named(task, data, dev, whole)
     if not read.train or read.dev or (whole and not from_hub):
         return read
-    train, rest = split_dev(read.train)
+    train, rest = split_dev(read.train, source=str(data) if isinstance(data, Path) else read.name)
     note = f"no dev data given: {len(rest):,} of {len(read.train):,} rows are set apart for it (seed 0)"
     return replace(read, train=train, dev={"dev": rest}, notes=(*read.notes, note))
 
@@ -90,7 +90,7 @@ def _as_path(data: Source) -> Source:
     if not isinstance(data, str | Path):
         return data
     if not Path(data).exists():
-        raise InputError(f"there is no file or folder '{data}'")
+        raise InputError(f"there is no file or folder '{data}'; check the name")
     return Path(data)
 
 
@@ -213,7 +213,9 @@ def _from_splits(task: str, splits: Mapping[str, Any]) -> TaskData:
 # --- a dev split where none is given
 
 
-def split_dev(items: Sequence[Item], *, share: float = DEV_SHARE, seed: int = 0) -> tuple[tuple[Item, ...], ...]:
+def split_dev(
+    items: Sequence[Item], *, share: float = DEV_SHARE, seed: int = 0, source: str = "the data"
+) -> tuple[tuple[Item, ...], ...]:
     """Train and dev, each in the order of ``items``: stratified by label, the same for the same seed.
 
     What belongs together stays together: rows of the same text, questions about one passage, passages of one article.
@@ -226,11 +228,11 @@ def split_dev(items: Sequence[Item], *, share: float = DEV_SHARE, seed: int = 0)
     members: dict[Hashable, list[list[int]]] = {}
     for group in groups.values():
         members.setdefault(strata[group[0]], []).append(group)
-    source = random.Random(seed)
+    draw = random.Random(seed)
     chosen: set[int] = set()
     owed = 0.0  # what earlier strata gave too little, so that the whole has its share
     for stratum in members.values():
-        source.shuffle(stratum)
+        draw.shuffle(stratum)
         owed += share * sum(map(len, stratum))
         for group in stratum[:-1]:  # the last one stays, or a class would be tested that was never trained
             if len(group) <= owed + 0.5:
@@ -238,8 +240,8 @@ def split_dev(items: Sequence[Item], *, share: float = DEV_SHARE, seed: int = 0)
                 owed -= len(group)
     if not chosen or len(chosen) == len(items):
         raise InputError(
-            f"the {len(items)} training rows ({len(groups)} different texts) are too few to set some apart for dev; "
-            "give more, or a file of their own as dev"
+            f"the {len(items)} training rows of {source} ({len(groups)} different texts) are too few to set some apart "
+            "for dev; give more, or a file of their own as dev"
         )
     dev = tuple(item for index, item in enumerate(items) if index in chosen)
     return tuple(item for index, item in enumerate(items) if index not in chosen), dev

@@ -19,13 +19,14 @@ from litebert.data.files import (
     Errors,
     find_files,
     kind_of,
+    kind_of_value,
     parse_json,
     text_lines,
     without_surrogates,
 )
 from litebert.data.separated import find_layout, separated_rows
 from litebert.data.tables import parquet_rows, parquet_types
-from litebert.errors import InputError
+from litebert.errors import InputError, listed
 
 TEXT_SUFFIXES = (".txt", ".text")
 JSON_SUFFIXES = (".jsonl", ".ndjson")
@@ -151,9 +152,7 @@ def _parquet_texts(path: Path, field: str, errors: Errors) -> Iterator[tuple[str
 
 def _column(path: Path, columns: Sequence[str], field: str) -> int:
     if field not in columns:
-        raise InputError(
-            f"{path} has no column '{field}'; it has {_listed(name[:60] for name in columns)} (choose with field=)"
-        )
+        raise InputError(f"{path} has no column '{field}'; it has {_listed(columns)} (choose with field=)")
     return list(columns).index(field)
 
 
@@ -168,7 +167,7 @@ def _text_in(value: Any, field: str, errors: Errors, place: str) -> str:
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         value = "\n".join(value)
     if not isinstance(value, str):
-        raise InputError(f"{place}: '{field}' is not text but {type(value).__name__}")
+        raise InputError(f"{place}: '{field}' is not text but {kind_of_value(value)}")
     if value.isascii() or (whole := without_surrogates(value)) == value:
         return value
     if errors == "strict":
@@ -179,9 +178,7 @@ def _text_in(value: Any, field: str, errors: Errors, place: str) -> str:
 def _listed(names: Iterable[str], most: int = 8) -> str:
     """A few names for a message."""
     names = [without_surrogates(str(name)) for name in names]
-    if not names:
-        return "none"
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return listed(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def lines_of(text: str) -> Iterator[str]:

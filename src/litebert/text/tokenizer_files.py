@@ -52,7 +52,7 @@ def read_tokenizer(folder: Path, family: str | None = None) -> Tokenizer:
         options = {}
         backend = _read_file(folder, known, options)
     else:
-        raise InputError(f"there is no folder '{folder}' to read a tokenizer from")
+        raise InputError(f"there is no folder '{folder}' to read a tokenizer from; check the name")
     kind = type(backend.model).__name__
     return mark_special_tokens(backend, known or _guess_family(backend.get_vocab(), kind), options)
 

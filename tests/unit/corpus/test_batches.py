@@ -187,7 +187,7 @@ def test_corpus_too_small_for_a_batch(make_store):
         ({"masking": "ngrams"}, "did you mean 'ngram'"),
         ({"rate": 15}, "between 0 and 1"),
         ({"length": 3}, "8 tokens or more"),
-        ({"length": 128, "budget": 64}, "must hold an input of 128"),
+        ({"length": 128, "budget": 64}, "have 64 tokens but must hold an input of 128"),
         ({"edges": "x"}, "masking or pairs"),
     ],
 )

@@ -339,7 +339,7 @@ def test_damaged_files_are_named_with_the_line(suffix, tmp_path):
         ("a.jsonl", b'{"a": ' * 50_000, r"a\.jsonl, line 1 is not JSON that can be read: it is nested too deeply"),
         ("a.jsonl", b'{"a": ' + b"[" * 700 + b"]" * 700 + b"}\n", "nested too deeply"),
         ("a.json", b'{"a": [1, 2], "b": [1]}', "not of one length \\(a 2, b 1\\)"),
-        ("a.json", b"7", "not a list of rows but int"),
+        ("a.json", b"7", "not a list of rows but a number"),
         ("a.json", b"[1, 2]", "row 1 is not an object"),
         ("a.json", b'[{"a": 1},', "a.json is not JSON"),
         ("a.csv", b"\xff\xfet", "is not valid utf-16"),

@@ -47,7 +47,7 @@ def test_the_released_xlarge_has_16_heads():
     [
         (["widht=3"], "did you mean 'width'"),
         (["width=127"], "not a multiple of num_heads"),
-        (["width=abc"], "must be of type int"),
+        (["width=abc"], "must be a whole number"),
         (["share=some"], "all, attention, ffn, none"),
         (["num_groups=99"], "must be from 1 to 4"),
         (["layers_per_group=3"], "not a multiple of layers_per_group"),

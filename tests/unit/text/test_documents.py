@@ -117,7 +117,7 @@ def test_not_utf8_names_file_and_line(tmp_path):
     [
         ("a.jsonl", b'{"text": "x"}\n{"text": \n', r"a\.jsonl, line 2 is not JSON"),
         ("a.jsonl", b'{"body": "x", "id": 1}\n', r"line 1 has no field 'text'; it has body, id"),
-        ("a.jsonl", b'{"text": 7}\n', r"line 1: 'text' is not text but int"),
+        ("a.jsonl", b'{"text": 7}\n', r"line 1: 'text' is not text but a number"),
         ("a.jsonl", b"[" * 100_000 + b"\n", r"a\.jsonl, line 1"),
         ("a.txt", b" \n\n", r"the corpus is empty: no text in .*a\.txt"),
         ("a.parquet", b"no parquet", r"a\.parquet is not a parquet file"),

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
+from litebert.data.files import kind_of_value
 from litebert.data.separated import Cell
 from litebert.errors import InputError
 from litebert.tasks.columns import OPTION_LISTS, PASSAGES, QUESTIONS, Columns, TableRow, label_text, number_in
@@ -80,7 +81,7 @@ class Choice(TaskKind):
         names, texts = columns.options, row.texts(columns)
         cells = row.cells[names[0]] if len(names) == 1 else [row.cells[name] for name in names]
         if not isinstance(cells, list | None):
-            raise InputError(f"{row.place}: {names[0]} is not a list of options but {type(cells).__name__}")
+            raise InputError(f"{row.place}: {names[0]} is not a list of options but {kind_of_value(cells)}")
         options = tuple(str(cell).strip() for cell in cells or () if cell is not None and str(cell).strip())
         if len(options) < 2:
             raise InputError(f"{row.place} has {len(options)} options; a choice needs two or more")
