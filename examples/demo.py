@@ -24,7 +24,7 @@ GAPS = (
     "I have never [MASK] such a beautiful house.",
 )
 DEPTHS = (12, 9, 6, 4)
-SHORT = ("epochs=3", "batch=8", "optimiser.rate=1e-4", "dropout=0", "classifier_dropout=0", "scores=1", "length=48")
+SHORT = ("epochs=3", "batch=32", "optimiser.rate=2e-4", "dropout=0", "classifier_dropout=0", "scores=1", "length=48")
 
 
 def main() -> None:
@@ -60,8 +60,9 @@ def tickets() -> None:
     """Fine-tune a real encoder on the shipped support tickets, find the layers it can spare, use what is left."""
     print(
         "\n3. Support tickets to six queues: 717 English examples and a real encoder of six layers. How many layers\n"
-        "   may go for a loss of one point? It is fine-tuned whole with two seeds, to see what chance alone does,\n"
-        "   then with fewer layers. This takes three or four minutes on two cores.\n"
+        "   may go for a loss of five points at most? It is fine-tuned whole with two seeds, to see what chance alone\n"
+        "   does, then with fewer layers, and with a third seed where two cannot tell. This takes about three\n"
+        "   minutes on two cores.\n"
     )
     shutil.rmtree(OUT, ignore_errors=True)
     rows = [row for row in read_rows(EXAMPLES / "tickets/tickets.csv") if row["language"] == "en"]
@@ -69,7 +70,7 @@ def tickets() -> None:
     write_rows(OUT / "tickets/dev.csv", rows[::3])  # many: a ticket is to be less than half a point
     encoder, columns = str(MINILM.relative_to(EXAMPLES.parent)), "subject+body"
     litebert_verb(
-        *("shrink", encoder, *SHORT, "--tolerance", "1%", "--seeds", "2", "--strategy", "contribution"),
+        *("shrink", encoder, *SHORT, "--tolerance", "5%", "--seeds", "3", "--strategy", "contribution"),
         *("--data", "demo/tickets", "--text", columns, "--label", "queue", "-o", "demo/found"),
     )
     if (OUT / "found/model").is_dir():
