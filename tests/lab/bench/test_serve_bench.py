@@ -77,7 +77,7 @@ def test_lateness_of_the_client_is_apart_from_the_time_of_the_server(port):
     generator.run()
     times = generator.main.times["200"]
     assert len(times.server) == len(times.send_late) == len(times.read_late) == 20
-    assert min(times.server + times.send_late) > 0
+    assert min(times.server + times.send_late) >= 0 and max(times.server) > 0  # two clocks, which may differ a little
     assert any(times.read_late)  # the system said when answers came
     assert times.spreads()["p50"] == spread(times.server)["p50"] < times.spreads()["seen"]["longest"]
 
