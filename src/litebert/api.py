@@ -675,8 +675,8 @@ def shrink(
         words = field_words(settings)
         if words or task or data is not None or text or label or resume or recover or when != "before":
             raise InputError(
-                "data, task, text, label and fine-tuning settings need a tolerance, such as 1%; files of texts for a "
-                "strategy are named with texts"
+                "data, task, text, label, when, recover, resume and settings need a tolerance, such as 1%; "
+                "files of texts for a strategy are named with texts"
             )
         return _drop_by_number(
             model, out, drop, keep, strategy, tuple(texts or ()), max_texts, tokenizer, place.device, dry_run, overwrite

@@ -1,30 +1,23 @@
 """Malformed calls of every command, made from the signatures: a small call that works, with one thing wrong in it.
 
-``run_call`` makes one in this process, with a limit on time and memory, and says what is wrong with how it ended: a
-traceback, a call that does not end, something left behind, or a message that names neither the value nor the
+``run_call`` makes one in a process of its own, with a limit on time and memory, and says what is wrong with how it
+ended: a traceback, a call that does not end, something left behind, or a message that names neither the value nor the
 parameter.
 """
 
-import faulthandler
-import logging
 import os
 import random
-import resource
-import signal
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import typer
+from call_server import SECONDS, CallServer
 from hostile import FIELDS, HALF, NUMBERS, PATHS, WORDS, write_hostile_files
 from toy_stories import document
 
-from litebert.cli import app, main
+from litebert.cli import app
 
-SECONDS = 30.0
-GIGABYTES = 6  # beyond what the process has when a call begins
 SHAPE = ("num_layers=2", "width=32", "num_heads=2", "feed_forward_width=64", "embedding_width=16", "max_positions=64")
 QUICK = ("steps=1", "scores=1", "batch=4")
 
@@ -55,10 +48,12 @@ CALLS: dict[str, tuple[str, ...]] = {
     "show": ("albert-tiny",),
     "convert": ("{}/model", "out"),
     "export": ("{}/tuned", "--no-standard", "-o", "out"),
+    "serve": ("{}/small", "--port", "0", "--grace", "0", "--threads", "1"),  # stopped as soon as it answers
+    "page": ("{}/small", "-o", "out.html"),  # with an empty file for onnxruntime-web, which npm would fetch
     "card": ("{}/tuned",),
 }  # fmt: skip
-# Not among the calls, each with the reason.
-UNTRIED = {"serve": "a call that works runs until it is stopped", "page": "needs onnxruntime-web, which npm fetches"}
+# Flags that no call turns on, each with the reason.
+UNTRIED = {"measure": "steps that are measured take their time", "help": "prints the help, whatever else is given"}
 # A second form, whose options mean nothing in the first.
 OTHERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "shrink": (
@@ -79,13 +74,19 @@ class Call:
     command: str
     words: tuple[str, ...]
     named: tuple[str, ...]
+    program: str = "litebert"
 
     def __str__(self) -> str:
-        return " ".join([self.command, *(word if len(word) < 60 else f"{word[:57]}..." for word in self.words)])
+        return " ".join(
+            [self.program, self.command, *(word if len(word) < 60 else f"{word[:57]}..." for word in self.words)]
+        )
 
 
-def make_world(folder: Path) -> Path:
+def make_world(folder: Path, server: CallServer | None = None) -> Path:
     """The files that the calls name: a text, a table, a tokenizer, a store, two models, hostile files."""
+    if server is None:
+        with CallServer(folder.with_name(f"{folder.name}-scratch")) as server:
+            return make_world(folder, server)
     folder.mkdir(parents=True, exist_ok=True)
     draw = random.Random(0)
     documents = [" ".join(document(draw) for _ in range(8)) for _ in range(12)]
@@ -94,21 +95,22 @@ def make_world(folder: Path) -> Path:
     rows = [f"{number} {document(draw)[:60]},{('yes', 'no')[number % 2]}" for number in range(24)]
     (folder / "table.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     (folder / "new.csv").write_text("\n".join(["text", *(row.rpartition(",")[0] for row in rows[:4])]) + "\n")
-    _make("tokenizer train", folder, "words")
-    _make("corpus build", folder, "store", "--held-out", "20%")
-    _make("pretrain", folder, "run")
+    _make(server, "tokenizer train", folder, "words")
+    _make(server, "corpus build", folder, "store", "--held-out", "20%")
+    _make(server, "pretrain", folder, "run")
     (folder / "model").symlink_to("run/model")
-    _make("finetune", folder, "run-tuned")
+    _make(server, "finetune", folder, "run-tuned")
     (folder / "tuned").symlink_to("run-tuned/model")
+    _make(server, "export", folder, "small")
     write_hostile_files(folder / "hostile")
     return folder
 
 
-def _make(command: str, world: Path, out: str, *more: str) -> None:
+def _make(server: CallServer, command: str, world: Path, out: str, *more: str) -> None:
     given = [word.replace("{}", str(world)) for word in CALLS[command]]
     given[given.index("-o") + 1] = str(world / out)
-    code, said = _run([*command.split(), *given, *more])
-    assert code == 0, f"{code}: {said}"
+    ended = server.call([*command.split(), *given, *more], world, seconds=300)  # numba compiles, once
+    assert ended.code == 0, ended
 
 
 def commands() -> Iterator[tuple[str, typer.core.TyperCommand]]:
@@ -128,20 +130,62 @@ def all_calls(world: Path) -> list[Call]:
     found = []
     hostile = [str(path) for path in sorted((world / "hostile").iterdir())]
     for name, command in sorted(commands()):
-        if name in UNTRIED:
-            continue
         forms = [CALLS[name], *OTHERS.get(name, ())]
         for form in forms:
             words = tuple(word.replace("{}", str(world)) for word in form)
             for param in command.params:
                 found += list(_calls_of(name, words, param, hostile))
+        words = tuple(word.replace("{}", str(world)) for word in CALLS[name])
+        for param in command.params:
+            found += list(_misspelt_options(name, words, param))
+        found += [Call(name, wrong, named) for wrong, named in _misspelt_words(words)]
     return list(dict.fromkeys(found))
+
+
+def _misspelt_options(name: str, words: tuple[str, ...], param: object) -> Iterator[Call]:
+    """The calls with an option that is given in a wrong way: a flag with a value, no value, twice, in capitals."""
+    if param.param_type_name != "option" or param.name in UNTRIED:
+        return
+    spelt = tuple({param.name, param.name.replace("_", "-"), *(flag.lstrip("-") for flag in param.opts)})
+    for flag in (*param.opts, *param.secondary_opts):
+        yield Call(name, (*words, flag), spelt)  # a flag is turned on; any other option lacks its value
+        yield Call(name, (*words, flag, "--"), (*spelt, "--"))
+        yield Call(name, (*words, flag, flag), spelt)
+        yield Call(name, (*words, flag.upper()), (*spelt, flag.upper()))
+        if param.is_flag:
+            yield from (Call(name, (*words, f"{flag}={value}"), (*spelt, value)) for value in ("", "yes", "0", HALF))
+        else:
+            yield Call(name, (*words, flag, "1", flag, "2"), (*spelt, "1", "2"))
+
+
+def _misspelt_words(words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Words that no command understands, or too many or too few, and what a message must name."""
+    for odd in (
+        "--nothing",
+        "--nothing=1",
+        "-Z",
+        "-Z1",
+        "---",
+        "-",
+        "--=",
+        f"--{HALF}",
+        "--<script>",
+        "--json=",
+        "one",
+    ):
+        yield (*words, odd), (odd, odd[:2], odd.lstrip("-").partition("=")[0] or odd, *words)
+    yield (*words, "--", "--nothing"), ("--nothing", *words)
+    yield (*words, "a.csv", "b.csv", "c.csv", "d.csv"), ("a.csv", "b.csv", "c.csv", "d.csv", "texts", *words)
+    lacking = ("Missing", "missing", "give", "name")
+    yield (), lacking
+    for index in range(len(words)):  # each word left out
+        yield (*words[:index], *words[index + 1 :]), (*lacking, *words, *(word.lstrip("-") for word in words))
 
 
 def _calls_of(name: str, words: tuple[str, ...], param: object, hostile: list[str]) -> Iterator[Call]:
     """The calls with something wrong in one parameter."""
-    if param.name in ("help", "resume", "from_hub", "measure") or getattr(param, "is_flag", False):
-        return  # flags take no values; steps that are measured take their time
+    if param.name in UNTRIED or getattr(param, "is_flag", False):
+        return
     spelt = tuple({param.name, param.name.replace("_", "-"), *(flag.lstrip("-") for flag in param.opts)})
     is_path = param.name in ("data", "dev", "texts", "file", "corpus", "predictions", "cloze", "tokenizer", "on")
     values = {"NUMBER": NUMBERS, "N": NUMBERS, "TIME": NUMBERS}.get(param.metavar or "", WORDS)
@@ -171,35 +215,30 @@ def _calls_of(name: str, words: tuple[str, ...], param: object, hostile: list[st
                 yield Call(name, (*words[:index], value, *words[index + 1 :]), named)
 
 
-def run_call(call: Call, folder: Path, world: Mapping[str, tuple[int, int]], root: Path) -> list[str]:
+def run_call(server: CallServer, call: Call, folder: Path) -> list[str]:
     """Make a call in an empty folder; what is wrong with how it ended."""
-    before = set(folder.rglob("*"))
-    assert not before
-    code, said = _run([*call.command.split(), *call.words], folder)
-    wrong = []
-    if code == "hang":
+    ended = server.call([*call.command.split(), *call.words], folder, call.program)
+    wrong = [f"left {name}" for name in ended.left]
+    if ended.code is None:
         wrong.append(f"did not end within {SECONDS:.0f} s")
-    elif code not in (0, 2):
-        wrong.append(f"exit code {code}")
-    if "Traceback" in said:
+    elif ended.code not in (0, 2):
+        wrong.append(f"exit code {ended.code}")
+    if "Traceback" in ended.said:
         wrong.append("a traceback")
-    if code == 2:
-        wrong += _wrong_message(call, said)
-        left = sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
-        if left and "resume" not in said:
-            wrong.append(f"left {left[:4]}")
-    hidden = sorted(str(path.relative_to(folder)) for path in folder.rglob(".*.*"))
-    if code == 0 and hidden:
+    here = sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+    if ended.code == 2:
+        wrong += _wrong_message(call, ended.said)
+        if here and "resume" not in ended.said:
+            wrong.append(f"left {here[:4]}")
+    hidden = [name for name in here if "/." in f"/{name}"]
+    if ended.code == 0 and hidden:
         wrong.append(f"left {hidden[:4]}")
-    if snapshot(root) != world:
-        wrong.append("changed its input")
-    report = f"{call}: {', '.join(wrong)}: {said.strip()[-400:]!r}"
-    return [report.replace(str(root), "W")] if wrong else []
+    return [f"{call}: {', '.join(wrong)}: {ended.said.strip()[-400:]!r}"] if wrong else []
 
 
 def _wrong_message(call: Call, said: str) -> list[str]:
     lines = [line for line in said.strip().splitlines() if line.startswith("litebert: ")]
-    usage = "Usage:" in said
+    usage = "Usage:" in said or "\u2500 Error" in said
     if not usage and len(lines) != 1:
         return [f"{len(lines)} sentences of an error"]
     text = " ".join(said.replace("\u2502", " ").split())
@@ -226,60 +265,3 @@ def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
             note = os.lstat(path)
             found[path] = note.st_size, note.st_mtime_ns
     return found
-
-
-class Hang(BaseException):
-    """Raised inside a call that takes too long."""
-
-
-@contextmanager
-def _limits() -> Iterator[None]:
-    def late(*_: object) -> None:
-        raise Hang
-
-    old = signal.signal(signal.SIGALRM, late)
-    limit = resource.getrlimit(resource.RLIMIT_AS)
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + (GIGABYTES << 30), limit[1]))
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
-    faulthandler.dump_traceback_later(4 * SECONDS, exit=True)  # where not even the signal is heard
-    try:
-        yield
-    finally:
-        faulthandler.cancel_dump_traceback_later()
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        resource.setrlimit(resource.RLIMIT_AS, limit)
-        signal.signal(signal.SIGALRM, old)
-
-
-def _run(words: list[str], folder: Path | None = None) -> tuple[int | str, str]:
-    """A command in this process, in a folder, with nothing on standard input: its exit code and what it said."""
-    import tempfile
-
-    argv, home, terminal = sys.argv, Path.cwd(), logging.getLogger("litebert").handlers[:]
-    logging.getLogger("litebert").handlers.clear()
-    with (
-        tempfile.TemporaryFile("w+", encoding="utf-8", errors="backslashreplace") as said,
-        tempfile.TemporaryFile("w+", encoding="utf-8") as printed,  # strict, as a terminal is
-        Path(os.devnull).open() as nothing,
-    ):
-        streams = sys.stdin, sys.stdout, sys.stderr
-        code: int | str = 0
-        try:
-            sys.argv = ["litebert", *words]
-            os.chdir(folder or home)
-            sys.stdin, sys.stdout, sys.stderr = nothing, printed, said
-            with _limits():
-                main()
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-        except Hang:
-            code = "hang"
-        except BaseException as error:
-            code = f"{type(error).__name__}: {error}"
-        finally:
-            sys.argv, (sys.stdin, sys.stdout, sys.stderr) = argv, streams
-            os.chdir(home)
-            logging.getLogger("litebert").handlers[:] = terminal
-        said.seek(0)
-        return code, said.read()
