@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-from litebert.errors import InputError
+from litebert.errors import InputError, listed
 from litebert.parameters import (
     CLUSTER,
     DEVICE,
@@ -410,9 +410,11 @@ def lengthen(
 
     source = load_torch(model, device="cpu")
     if corpus is None:
-        words = field_words(settings)
-        if words or budget or steps or resume:
-            raise InputError("budget, steps, settings and resume need a corpus; name a token store")
+        wanted = {"budget": budget, "steps": steps, "resume": resume}
+        given = [*(name for name, value in wanted.items() if value), *field_words(settings)]
+        if given:
+            need = "needs" if len(given) == 1 else "need"
+            raise InputError(f"{listed(given)} {need} a corpus to train on; name a token store as corpus")
         return _stretch(source, Path(out), to, attention, positions)
     begun = time.monotonic()
     from litebert.pretraining.lengthen import lengthen_settings

@@ -279,6 +279,8 @@ class _Sessions:
         settings = ort.SessionOptions()
         settings.intra_op_num_threads, settings.inter_op_num_threads = threads, 1
         self._let_threads_wait(settings, awake=threads > 1 and self.awake)
+        if threads < self.threads:  # several texts run in it side by side, and would wait for the lock of an arena
+            settings.enable_cpu_mem_arena = False
         settings.enable_mem_pattern = False  # one is kept for every length, so memory would grow with each new one
         settings.log_severity_level = 3
         if self.seven_bits:

@@ -77,7 +77,7 @@ def test_a_model_is_lengthened_without_training(short, tmp_path, litebert):
     assert litebert("lengthen", short, *words, "-o", tmp_path / "long")[0] == 0
     model, old = api.load(tmp_path / "long", device="cpu"), api.load(short, device="cpu")
     assert model.max_length == 128 and len(model.encode("the cat sat " * 60)) == len(old.encode("the cat"))
-    with pytest.raises(InputError, match="need a corpus"):
+    with pytest.raises(InputError, match="a corpus to train on"):
         api.lengthen(short, to=128, budget="1m", out=tmp_path / "other")
     with pytest.raises(InputError, match="not empty"):
         api.lengthen(short, to=128, out=tmp_path / "long")

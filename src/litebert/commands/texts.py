@@ -80,8 +80,10 @@ def order(
     as_json: AsJson = False,
 ) -> None:
     """Predict which of two neighbouring texts comes first, with the sentence-order head."""
-    if texts and (file is not None or len(texts) != 2):
-        raise InputError("give two texts, or a file of lines with a tab between the two")
+    if texts and file is not None:
+        raise InputError(f"{file} cannot be combined with texts on the command line; leave one of them out")
+    if texts and len(texts) != 2:
+        raise InputError(f"{len(texts)} texts were given; give two, or a file of lines with a tab between the two")
     pairs = [(texts[0], texts[1])] if texts else [_pair(line) for line in _lines(file)]
     found = list(zip(pairs, api.load(model, device=device).order(pairs, depth=depth), strict=True))
     if as_json:

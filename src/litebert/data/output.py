@@ -397,4 +397,4 @@ class _Shards:
 
 def _shown(value: Any) -> str:
     text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return text if len(text) <= 80 else f"{text[:76]}..."
+    return text if len(text) <= 80 else f"{text[:30]}...{text[-46:]}"  # long paths differ at their end

@@ -28,7 +28,7 @@ from litebert.tasks.passages import (
 from litebert.tasks.tables import SPLITS, split_files, task_from_tables
 
 TASKS = (*GLUE, *SQUAD, *RACE)
-EXTRA = "reading from the Hub needs the datasets library: pip install 'litebert[hub]'"
+EXTRA = "from_hub needs the datasets library: pip install 'litebert[hub]'"
 DEV_SHARE = 0.1  # of the training rows, where there is no dev data
 BINS = 10  # of the targets of a regression, to have high and low ones in both train and dev
 

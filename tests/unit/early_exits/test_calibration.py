@@ -7,9 +7,16 @@ import pytest
 
 from litebert.early_exits.calibrate import HeldOut, calibrate, full_depth
 from litebert.early_exits.heads import ExitRule, loss_in_points
+from litebert.tasks.encoding import Inputs
 from litebert.tasks.examples import Example, TaskData, TaskSpec
 
 DEPTHS = 6
+
+
+def one_each(count: int) -> Inputs:
+    """Inputs of one token, one for each item."""
+    items = np.arange(count)
+    return Inputs(np.ones(count, np.int32), np.zeros(count, np.int32), np.arange(count + 1), items, np.empty((0, 2)))
 
 
 def rows_of(kind: str, count: int, seed: int) -> HeldOut:
@@ -29,12 +36,13 @@ def rows_of(kind: str, count: int, seed: int) -> HeldOut:
         items = [Example(key=str(row), first="", target=int(one)) for row, one in enumerate(targets)]
         labels, metrics = ("no", "yes"), ("accuracy",)
     data = TaskData(name="rows", kind=kind, labels=labels, metrics=metrics, train=(), dev={"dev": tuple(items)})
-    return HeldOut(data, items, None, scores.astype(np.float32), TaskSpec(kind=kind, labels=labels))
+    return HeldOut(data, items, one_each(count), scores.astype(np.float32), TaskSpec(kind=kind, labels=labels))
 
 
 def again(rows: HeldOut) -> HeldOut:
     """With scores that were changed."""
-    return HeldOut(rows.data, rows.items, None, rows.scores, TaskSpec(kind=rows.data.kind, labels=rows.data.labels))
+    spec = TaskSpec(kind=rows.data.kind, labels=rows.data.labels)
+    return HeldOut(rows.data, rows.items, one_each(len(rows.items)), rows.scores, spec)
 
 
 @pytest.mark.parametrize("kind", ["classify", "regress"])

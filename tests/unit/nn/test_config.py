@@ -33,7 +33,7 @@ def test_uneven_groups_are_the_papers():
 
 def test_every_preset_resolves():
     names = preset_names("models")
-    assert len(names) == 22
+    assert len(names) == 23
     for name in names:
         assert preset_config(name).num_layers == len(preset_config(name).plan)
 

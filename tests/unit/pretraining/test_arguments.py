@@ -34,7 +34,7 @@ def test_a_folder_in_place_of_a_preset(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "old").mkdir()
     (tmp_path / "albert-tiny").mkdir()  # a run may well be called so
-    with pytest.raises(InputError, match=r"old is a folder; name a preset such as albert-small.*--from"):
+    with pytest.raises(InputError, match=r"'old' is a folder; name a preset such as albert-small.*--from"):
         settings("old")
     assert settings("albert-tiny").preset == "albert-tiny"
 

@@ -84,7 +84,7 @@ def test_an_answer_is_found_near_where_it_should_be(tmp_path):
         ("{", "not JSON"),
         ("[]", "not in SQuAD form"),
         (json.dumps(squad()), "no questions"),
-        (json.dumps(squad({"id": 1})), "question 1 lacks 'question'"),
+        (json.dumps(squad({"id": 1})), r"question 1 cannot be read \('question' is missing\)"),
         (json.dumps(squad(entry(), context=" ")), "empty passage"),
         (json.dumps({"data": [{"title": "x"}]}), "no list of paragraphs"),
     ],
