@@ -173,7 +173,7 @@ class TextModel(ABC):
         way = pooling_named(pooling or self._sentence.pooling or "mean", "pooler" in self.heads)
         at, limit = self._depth(depth), self._limit(max_length)
         vectors = np.empty((len(texts), self.width), np.float32)
-        long = LongTexts(limit, "max_length", len(texts))
+        long = LongTexts(limit, "" if max_length else "max_length", len(texts), asked=max_length is not None)
         for first in range(0, len(texts), CHUNK):
             some = slice(first, first + CHUNK)
             inputs = self._inputs(texts[some], None if pairs is None else pairs[some], limit, windows)
@@ -477,6 +477,7 @@ class LongTexts:
     count: int = 0
     cut: int = 0
     in_windows: int = 0
+    asked: bool = False  # whether the caller named the limit, so that cutting is no surprise
 
     def add(self, found: Sequence[ItemPrediction]) -> None:
         """Count the texts of these predictions."""
@@ -493,9 +494,11 @@ class LongTexts:
     def report(self) -> None:
         """Log a sentence, if there are any."""
         cut = f"cut ({self.remedy})" if self.remedy else "cut"
-        for number, done in ((self.cut, cut), (self.in_windows, "read in windows")):
+        level = logging.INFO if self.asked else logging.WARNING
+        for number, done, at in ((self.cut, cut, level), (self.in_windows, "read in windows", logging.INFO)):
             if number:
-                log.warning(f"{number:,} of {self.count:,} texts are longer than {self.limit} tokens and were {done}")
+                sentence = f"{number:,} of {self.count:,} texts are longer than {self.limit} tokens and were {done}"
+                log.log(at, "%s", sentence)
 
 
 def _with_lengths(found: Sequence[ItemPrediction], inputs: "Inputs", kind: TaskKind) -> list[ItemPrediction]:

@@ -101,10 +101,11 @@ def test_how_many_were_cut_or_read_in_windows_is_logged_once(classifier, caplog)
         (lambda: classifier.predict(texts, windows=True), "read in windows"),
         (lambda: classifier.encode(texts), "cut (max_length)"),
         (lambda: classifier.encode(texts, windows=True), "read in windows"),
+        (lambda: classifier.encode(texts, max_length=18), "cut"),
         (lambda: classifier.evaluate([(text, "yes") for text in texts]), "cut (windows reads all of them)"),
     ):
         caplog.clear()
-        with caplog.at_level(logging.WARNING, "litebert"):
+        with caplog.at_level(logging.INFO, "litebert"):
             call()
         said = [record.message for record in caplog.records if "longer than" in record.message]
         assert said == [f"2 of 5 texts are longer than 18 tokens and were {words}"]
