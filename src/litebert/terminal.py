@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 EVERY = 0.2  # seconds
 PATIENCE = 2.0  # seconds before a bar is shown, or the heartbeat speaks up
 LINES = 10.0  # seconds between lines that say no more than that work goes on
+MOST_SILENCE = 60.0  # seconds between them when a command has taken minutes
 LIVE = 60.0  # seconds for which what is on the screen says enough
 # Control characters, those that turn the direction of writing, and halves of characters.
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -76,7 +77,7 @@ _due = 0.0  # on the clock: when it says them
 
 @contextmanager
 def heartbeat(words: Callable[[], str]) -> Iterator[None]:
-    """Log ``words`` while nothing else is said: after two seconds, then every ten."""
+    """Log ``words`` while nothing else is said: after two seconds, then every ten, in long commands every minute."""
     _doing.append(words)
     done = threading.Event()
     if len(_doing) == 1:
@@ -100,8 +101,9 @@ def _beat(done: threading.Event) -> None:
     while not done.wait(EVERY):
         words = _doing[-1]() if _doing and time.monotonic() >= _due else ""
         if words:
-            logging.getLogger("litebert").info("%s (%.0f s so far)", words, time.monotonic() - begun)
-            expect_silence(LINES)
+            elapsed = time.monotonic() - begun
+            logging.getLogger("litebert").info("%s (%.0f s so far)", words, elapsed)
+            expect_silence(min(max(LINES, elapsed / 4), MOST_SILENCE))
 
 
 _line = False  # whether words of ``progress`` stand where the next message goes
