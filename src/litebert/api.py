@@ -1288,7 +1288,7 @@ def evaluate(
         if depths:
             raise InputError("depths needs a model; a file of predictions has only one depth")
         if windows:
-            raise InputError("windows needs a model; a file of predictions is scored as it is")
+            raise InputError("windows needs a model; a file of predictions is scored without one")
         from litebert.tasks.score import evaluate_file
         from litebert.tasks.sources import read_task
 

@@ -26,7 +26,7 @@ def long_config(encoder: EncoderConfig, to: int, attention: str, name: str) -> E
     """The shape of a model with ``to`` positions and this attention; ``name`` is the model's, for messages."""
     if encoder.positions != "absolute":
         raise InputError(
-            f"{name} has relative positions, so it reads texts of any length as it is; give finetune a max_length"
+            f"{name} has relative positions, so it already reads texts of any length; give finetune a max_length"
         )
     if not encoder.max_positions < to <= LONGEST:
         raise InputError(

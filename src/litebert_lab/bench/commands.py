@@ -298,7 +298,7 @@ def page(
     as_json: AsJson = False,
 ) -> None:
     """A page in Chromium: its size, its start, and the time of a text by depth, beside the runtime in Python."""
-    from litebert_lab.bench.page import bench_page, page_report
+    from litebert_lab.bench.serving.page import bench_page, page_report
 
     numbers = [word.strip() for word in depths.split(",") if word.strip()]
     if not numbers or not all(word.isdecimal() and int(word) for word in numbers):
@@ -330,8 +330,8 @@ def serve(
 ) -> None:
     """Requests a second and how soon, overload, memory over time, SIGTERM; and the same MiniLM behind other servers."""
     from litebert_lab.bench.inference import parse_pythons
-    from litebert_lab.bench.serve import ServeSettings, bench_serve, serve_report
-    from litebert_lab.bench.serve_peers import PEERS
+    from litebert_lab.bench.serving.peers import PEERS
+    from litebert_lab.bench.serving.serve import ServeSettings, bench_serve, serve_report
 
     numbers = [word.strip() for word in depths.split(",") if word.strip()]
     if not all(word.isdecimal() and int(word) for word in numbers):

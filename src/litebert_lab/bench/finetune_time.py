@@ -140,7 +140,7 @@ def _products(
     backward: bool = False,
     repeats: int = 2,
 ) -> float:
-    """Seconds of the products of all layers with so many tokens, and of those of their gradients."""
+    """Seconds of the products of all layers for a number of tokens, and of those of their gradients."""
     kind = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[numbers]
     width, inner = encoder.width, encoder.feed_forward_width
     seconds = 0.0

@@ -44,7 +44,7 @@ class Exchange:
     sent: int  # bytes of gradients that a rank hands over in a step, counted
     alone: float  # seconds of a step without the exchange
     together: float  # and with it
-    plain: float  # seconds of an exchange of so many bytes and nothing else
+    plain: float  # seconds of the exchange alone
     predicted: float  # the same by the plan
 
     @property

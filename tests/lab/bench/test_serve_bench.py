@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from litebert_lab.bench.serve_load import Generator, Load, spread
+from litebert_lab.bench.serving.load import Generator, Load, spread
 
 
 class Odd(BaseHTTPRequestHandler):

@@ -2,7 +2,7 @@
 
 All answer ``{"input": [text]}``; what they answer holds one vector. They run as their documentation shows: FastAPI with
 a plain function around ``encode`` (which FastAPI runs in its threads), LitServe with batches, infinity with its own
-batching. ``python -m litebert_lab.bench.serve_peers NAME FOLDER PORT``.
+batching. ``python -m litebert_lab.bench.serving.peers NAME FOLDER PORT``.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """Serving: how many requests a second ours answers and how soon, what overload, random lengths and SIGTERM do to it,
 and the same MiniLM behind other servers.
 
-Servers and load generator (``serve_load.py``) are processes of their own on this machine, so what is measured includes
+Servers and load generator (``load.py``) are processes of their own on this machine, so what is measured includes
 the client's share of the cores. Servers are asked in turns, round by round; figures to compare are ratios within a
 round, of which the median counts.
 """
@@ -29,8 +29,8 @@ from litebert.errors import InputError, nearest
 from litebert.report import Report, Section, Table, notes
 from litebert.text.tokenizer import Tokenizer
 from litebert_lab.bench.inference import texts_of_lengths
-from litebert_lab.bench.serve_load import Load
-from litebert_lab.bench.serve_peers import PEERS
+from litebert_lab.bench.serving.load import Load
+from litebert_lab.bench.serving.peers import PEERS
 
 MB = 1e6
 TEXTS = 200
@@ -137,7 +137,7 @@ def memory_of(server: Running) -> Iterator[list[float]]:
 
 def send(load: Load) -> dict[str, Any]:
     """Run a load in a process of its own."""
-    program = Path(__file__).with_name("serve_load.py")
+    program = Path(__file__).with_name("load.py")
     done = subprocess.run(
         [sys.executable, str(program)], input=json.dumps(asdict(load)), capture_output=True, text=True, check=False
     )
@@ -301,7 +301,7 @@ def _peers(settings: ServeSettings, scratch: Path, stack: ExitStack) -> Any:
         command = [
             python,
             "-m",
-            "litebert_lab.bench.serve_peers",
+            "litebert_lab.bench.serving.peers",
             name,
             str(Path(settings.minilm).absolute()),
             str(port),
