@@ -44,7 +44,7 @@ Row = tuple[str, str]  # text, label
 def long_rows(
     encyclopedia: Path, novels: Path, race: Path, count: int, *, split: str = "train", seed: int = 0
 ) -> list[Row]:
-    """So many texts made of one split of the data, about half with either label, their lengths evenly spread."""
+    """``count`` texts from one split of the data, about half with either label, of evenly spread lengths."""
     quotations = _quotations(encyclopedia, split), _quotations(novels, split)
     stories = _stories(race, split)
     draw = random.Random(f"{split} {seed}")

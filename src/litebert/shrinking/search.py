@@ -294,7 +294,7 @@ class Search:
         )
 
     def _measure_whole(self, count: int) -> None:
-        """The scores of all layers with so many seeds at least."""
+        """The scores of all layers with at least this number of seeds."""
         for seed in self._seeds[len(self._whole) : count]:
             self._measure_ahead(self._everything, seed, ((self._everything, number) for number in self._seeds))
             self._whole.append(self._trials.measure(self._everything, seed))
