@@ -20,6 +20,7 @@ from litebert.commands.serve import serve
 from litebert.commands.texts import fill, order, predict, show_written
 from litebert.commands.tokenizer import show_fertility, try_tokenizer
 from litebert.errors import InputError, as_option
+from litebert.system import look_for_garbage_less_often
 from litebert.terminal import log_to_terminal, visible
 
 TEXT, TASKS, SMALLER, MODELS = (
@@ -139,6 +140,7 @@ def main() -> None:
 def run(commands: Callable[[], None], program: str = "litebert") -> None:
     """Run a command line with the messages and exit codes of litebert."""
     log_to_terminal()
+    look_for_garbage_less_often()
     try:
         commands()
     except InputError as error:

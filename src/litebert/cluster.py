@@ -11,6 +11,7 @@ import os
 import pickle
 import signal
 import sys
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from typing import Any, Protocol, TypeVar
 
 from litebert.errors import InputError
 from litebert.parameters import CLUSTER
-from litebert.system import available_cores, usable_device
+from litebert.system import available_cores, look_for_garbage_less_often, usable_device
 from litebert.terminal import progress
 
 Item = TypeVar("Item")
@@ -119,13 +120,18 @@ class _Processes:
     def __init__(self, function: Callable[[Any], Any], workers: int) -> None:
         self._workers = workers or available_cores()
         self.most = self._workers * IN_FLIGHT
-        self._function = function
         self._pending: list[_Ticket] = []
+        # In a file without a name: a pipe holds 64 kB, so a larger function sent by one would let a process begin only
+        # when the one before it is up and reads.
+        self._function = tempfile.TemporaryFile()
+        pickle.dump(function, self._function)
+        self._function.flush()
         self._executor = self._start()
 
     def _start(self) -> ProcessPoolExecutor:
         context = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(self._workers, context, initializer=_begin, initargs=(self._function,))
+        path = f"/proc/{os.getpid()}/fd/{self._function.fileno()}"
+        return ProcessPoolExecutor(self._workers, context, initializer=_begin, initargs=(path,))
 
     def submit(self, item: Any) -> _Ticket:
         ticket = _Ticket(item)
@@ -181,6 +187,7 @@ class _Processes:
     def stop(self) -> None:
         """End them after their current items: one killed while it sends leaves half a result, waited for forever."""
         self._executor.shutdown(wait=True, cancel_futures=True)
+        self._function.close()
 
 
 @contextlib.contextmanager
@@ -196,11 +203,13 @@ def _interrupts_deferred() -> Iterator[None]:
 _function: Callable[[Any], Any] | None = None
 
 
-def _begin(function: Callable[[Any], Any]) -> None:
+def _begin(path: str) -> None:
     """Set up a worker that exits when its parent is killed. (Only the parent gets Ctrl-C: ``_interrupts_deferred``.)"""
     global _function
     _exit_with_parent()
-    _function = function
+    look_for_garbage_less_often()
+    with Path(path).open("rb") as file:
+        _function = pickle.load(file)
 
 
 def _call(item: Any) -> Any:

@@ -1,6 +1,7 @@
 """What the operating system knows of this process: the memory it took, the cores and the GPU it may use."""
 
 import ctypes
+import gc
 import os
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from litebert.errors import InputError
 
 _MMAP_THRESHOLD = -3  # the number that glibc's malloc.h gives M_MMAP_THRESHOLD
 _LARGE = 1 << 20
+_NEW_OBJECTS = 10_000  # that may be made before Python looks for garbage
 
 
 def peak_resident_bytes() -> int:
@@ -25,6 +27,15 @@ def peak_resident_bytes() -> int:
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def look_for_garbage_less_often() -> None:
+    """Spare the objects of imported libraries Python's search for unused cycles, and search 14 times less often.
+
+    A command spends about a tenth of its start on searches that find nothing.
+    """
+    gc.freeze()
+    gc.set_threshold(_NEW_OBJECTS)
 
 
 def return_large_blocks() -> bool:

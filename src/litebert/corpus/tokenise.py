@@ -155,6 +155,7 @@ class TokeniseDocuments:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
             tokenizer = read_tokenizer(Path(temporary), self.family)
+        self.files = {}  # megabytes that nothing reads again
         return DocumentTokeniser(tokenizer, self.rules, self.features)
 
     def __call__(self, documents: Sequence[RawDocument]) -> Tokenised:
