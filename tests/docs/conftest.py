@@ -45,6 +45,8 @@ def small_world(tmp_path_factory) -> Path:
     run(folder, "finetune", "run", "--data", "glue", "--task", "sst2", "-o", "teacher", "steps=2", "scores=1")
     for name, target in {
         "litebert-en": "run/model",
+        "litebert-en-2": "run/model",
+        "litebert-en-embed": "run/model",
         "MODEL": "run/model",
         "path/to/folder": "run/model",
         "owner/name": "run/model",

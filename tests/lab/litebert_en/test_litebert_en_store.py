@@ -103,7 +103,7 @@ def test_the_first_parts_are_a_store_and_all_are_the_store(store, tmp_path):
     whole = Store.open(store)
     shards = len(whole.split("train").shards)
     assert shards > 3
-    parts = pack.pack(store, tmp_path / "parts", 1)  # so small that each has one shard
+    parts = pack.pack(store, tmp_path / "parts", [1])  # so small that each has one shard
     assert len(parts) == shards
     fingerprints = set()
     for count, part in enumerate(parts, 1):
@@ -118,7 +118,7 @@ def test_the_first_parts_are_a_store_and_all_are_the_store(store, tmp_path):
 
 
 def test_parts_are_filled_up_to_their_size(store, tmp_path):
-    [part] = pack.pack(store, tmp_path / "parts", 1 << 20)
+    [part] = pack.pack(store, tmp_path / "parts", [1 << 20])
     with tarfile.open(part) as file:
         names = file.getnames()
     assert names[-1] == "store.json"
@@ -127,8 +127,26 @@ def test_parts_are_filled_up_to_their_size(store, tmp_path):
     )
 
 
+def test_parts_may_be_stores_by_themselves(store, tmp_path):
+    whole = Store.open(store)
+    parts = pack.pack(store, tmp_path / "parts", [1, 1 << 20], apart=True)
+    assert len(parts) == 2
+    shards, fingerprints = [], set()
+    for part in parts:
+        folder = tmp_path / part.name.partition(".")[0]
+        folder.mkdir()
+        subprocess.run(["tar", "-xJf", str(part), "-C", str(folder)], check=True)
+        opened = Store.open(folder)
+        opened.verify()
+        shards += [shard.name for shard in opened.split("train").shards]
+        assert opened.split("held_out").num_tokens == whole.split("held_out").num_tokens
+        fingerprints.add(opened.fingerprint)
+    assert shards == [shard.name for shard in whole.split("train").shards]
+    assert len({*fingerprints, whole.fingerprint}) == 3
+
+
 def test_a_part_that_is_missing_is_noticed(store, tmp_path):
-    parts = pack.pack(store, tmp_path / "parts", 1)
+    parts = pack.pack(store, tmp_path / "parts", [1])
     for part in (parts[0], parts[2]):
         subprocess.run(["tar", "-xJf", str(part), "-C", str(tmp_path)], check=True)
     with pytest.raises(InputError, match="train-00001"):
