@@ -123,7 +123,7 @@ class _Processes:
         self._pending: list[_Ticket] = []
         # In a file without a name: a pipe holds 64 kB, so a larger function sent by one would let a process begin only
         # when the one before it is up and reads.
-        self._function = tempfile.TemporaryFile()
+        self._function = tempfile.TemporaryFile()  # noqa: SIM115 (open as long as workers may start)
         pickle.dump(function, self._function)
         self._function.flush()
         self._executor = self._start()
