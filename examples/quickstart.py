@@ -11,11 +11,12 @@ import litebert
 model = litebert.load("litebert-en")
 print(model.fill("She [MASK] to the store.", top=3))
 
-# %% Embed texts and search among them
+# %% Search among texts with the model for sentence vectors
+searcher = litebert.load("litebert-en-embed")
 tickets = pd.read_csv("examples/tickets/tickets.csv", keep_default_na=False)
 tickets = tickets[tickets["language"] == "en"].reset_index(drop=True)
-vectors = model.encode(tickets["body"][:200], pooling="mean", normalize=True)
-query = model.encode("my parcel has not arrived", pooling="mean", normalize=True)
+vectors = searcher.encode(tickets["body"][:200], normalize=True)
+query = searcher.encode("my parcel has not arrived", normalize=True)
 for place in (vectors @ query).argsort()[::-1][:3]:
     print(f"{vectors[place] @ query:.2f}  {tickets['queue'][place]}: {tickets['body'][place]}")
 
