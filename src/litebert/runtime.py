@@ -35,7 +35,7 @@ SEVEN_BITS = {"activation_step": np.array(1 / 63, np.float32), "activation_zero"
 # Fused, the sum before a norm is several times slower than apart.
 SLOW_FUSIONS = ["SkipLayerNormFusion"]
 SHORT, SHORT_ASLEEP = 8, 24  # tokens of a text that more threads do not make faster, where they wait awake or asleep
-SPIN = "100"  # microseconds that threads which share a text wait awake for the next operator
+SPIN = "1000"  # microseconds that threads which share a text wait awake, for the next operator or the next text
 SPIN_IS_BOUNDED = (1, 26)  # onnxruntime from here on; before, awake threads would take the cores from others for long
 LONG = 128  # tokens of a text whose memory is worth giving back at once
 
@@ -302,7 +302,6 @@ class _Sessions:
         settings.add_session_config_entry("session.intra_op.allow_spinning", "1" if awake else "0")
         if awake:
             settings.add_session_config_entry("session.intra_op.spin_duration_us", SPIN)
-            settings.add_session_config_entry("session.force_spinning_stop", "1")  # asleep between runs
 
 
 def _version(ort: Any) -> tuple[int, ...]:

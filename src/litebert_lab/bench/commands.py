@@ -516,3 +516,18 @@ def ranks(
     if report:
         show_report(report, as_json)
     end_rank()
+
+
+@app.command()
+def versions(
+    before: Annotated[Path, typer.Argument(metavar="SRC", help="The src folder of another checkout of litebert.")],
+    command: Annotated[
+        str, typer.Argument(help="What comes after litebert, in quotes; {out} is a new path for what it writes.")
+    ],
+    turns: Annotated[int, typer.Option(min=1, help="How often each version runs it.")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """One command with this code and with another checkout's, in turns: time, memory, and whether the bytes differ."""
+    from litebert_lab.bench.versions import bench_versions
+
+    show_report(bench_versions(before, command, turns), as_json)
