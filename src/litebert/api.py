@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from litebert.runs import RunInfo
     from litebert.shrinking.choose import DropReport
     from litebert.shrinking.search import TaskReport
+    from litebert.shrinking.tuning import DropSchedule
     from litebert.tasks.examples import Kind as KindName
     from litebert.tasks.examples import TaskData
     from litebert.tasks.prepare import FinetuneSettings
@@ -689,9 +690,7 @@ def shrink(
         raise InputError("tolerance cannot be combined with drop, keep, texts or dry_run")
     from litebert.config import parse_share
     from litebert.distillation.objective import DistillSettings
-    from litebert.shrinking.search import shrink_for_task
-    from litebert.shrinking.strategies import parse_strategy
-    from litebert.shrinking.tuning import USUAL, DropSchedule, parse_when
+    from litebert.shrinking.tuning import DropSchedule, parse_when
     from litebert.tasks.prepare import FinetuneSettings
     from litebert.tasks.recipes import read_finetune_recipe
 
@@ -704,22 +703,34 @@ def shrink(
         resume=resume,
         device=place.device,
     )
-    words = [word for word in (strategy or "").split(",") if word]
-    found = shrink_for_task(
-        asked,
-        read,
-        tolerance=allowed,
-        seeds=range(seeds),
-        strategies=tuple(dict.fromkeys(map(parse_strategy, words))) or USUAL,
-        schedule=DropSchedule(when=parse_when(when), recover=DistillSettings() if recover else None),
-        place=place,
-    )
+    schedule = DropSchedule(when=parse_when(when), recover=DistillSettings() if recover else None)
+    return _shrink_for_task(asked, read, allowed, range(seeds), strategy, schedule, place)
+
+
+def _shrink_for_task(
+    asked: "FinetuneSettings",
+    read: "TaskData",
+    tolerance: float,
+    seeds: range,
+    strategy: str | None,
+    schedule: "DropSchedule",
+    place: "Placement",
+) -> "TaskReport":
+    """As many layers dropped as a task allows, with a page about the search."""
     from litebert.report import to_html
     from litebert.runs import write_atomically
     from litebert.shrinking.report import found_report
+    from litebert.shrinking.search import shrink_for_task
+    from litebert.shrinking.strategies import parse_strategy
+    from litebert.shrinking.tuning import USUAL
 
-    write_atomically(Path(out) / "found.html", to_html(found_report(found)))
-    return replace(found, output=str(out))
+    named = [word for word in (strategy or "").split(",") if word]
+    strategies = tuple(dict.fromkeys(map(parse_strategy, named))) or USUAL
+    found = shrink_for_task(
+        asked, read, tolerance=tolerance, seeds=seeds, strategies=strategies, schedule=schedule, place=place
+    )
+    write_atomically(asked.out / "found.html", to_html(found_report(found)))
+    return replace(found, output=str(asked.out))
 
 
 def _drop_by_number(

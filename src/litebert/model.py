@@ -29,7 +29,7 @@ from litebert.hub import hub_folder, is_hub_name
 from litebert.nn.config import EncoderConfig
 from litebert.nn.layout import Layout
 from litebert.nn.network import Network
-from litebert.planning.longest import SHORT
+from litebert.planning.count import SHORT
 from litebert.pooling import Pooling, SentenceSettings, pool, read_sentence_settings
 from litebert.pretraining.memory import longest_that_fits
 from litebert.runtime import is_exported

@@ -56,6 +56,7 @@ COMPILED_SHARE: dict[Part, float] = {"activations": 0.97, "scores": 0.5}
 # attention and without. Measured at 1,024 and 2,048 tokens on base and large shapes (docs/plan.md). With checkpointing
 # freed blocks are returned to the system instead (``process_memory.py``).
 GAPS_SHARE = {"fused": 0.19, "padded": 0.4}
+SHORT = 512  # tokens of an input for which there is always memory
 HEAP_BLOCK_BYTES = 32 * 2**20  # glibc never puts larger ones into its heap
 # Measured with `litebert plan albert-tiny --measure --device cpu --tokens 512` (Linux; torch 2.13, and 2.11 built for
 # CUDA, whose libraries are loaded on a CPU, too): what Python and torch take before there is a model. On CUDA the
@@ -221,6 +222,21 @@ def record_step(config: EncoderConfig, settings: StepSettings) -> Record:
         run = _train if settings.trains else _infer
         state = run(network, settings, batch, recorder, device)
         return recorder.record(settings, state, device.padded, sum(cycle), cycles, 2 * position_prime)
+
+
+def longest_in(config: EncoderConfig, step: StepSettings, usable: float, pass_tokens: int = 0) -> int:
+    """Tokens of the longest input: all that have a position, or half as often as it takes to fit into ``usable`` bytes.
+
+    Fine-tuning and encoding take this limit where none is given. A forward pass holds ``pass_tokens`` or, where that is
+    more, one input.
+    """
+    limit = config.input_limit()
+    while limit > SHORT:
+        record = record_step(config, replace(step, length=limit))
+        if record.memory(max(limit, pass_tokens)).total <= usable:
+            break
+        limit = max(SHORT, limit // 2)
+    return limit
 
 
 def _attention_flops(of_pair: float, lengths: Sequence[int], pattern: Pattern) -> float:

@@ -11,9 +11,8 @@ from litebert.errors import InputError
 from litebert.nn.config import EncoderConfig
 from litebert.parameters import parse_duration
 from litebert.planning.arithmetic import PURPOSES, Purpose
-from litebert.planning.count import Memory, Parameters, count_parameters, record_step
+from litebert.planning.count import Memory, Parameters, count_parameters, longest_in, record_step
 from litebert.planning.devices import Device, find_device
-from litebert.planning.longest import longest_in
 from litebert.planning.nodes import GRADIENT_BYTES, PAPER_BATCH, PAPER_STEPS, Links, PaperRun
 from litebert.planning.step import Measured, Optimiser, StepSettings
 from litebert.planning.step import measure as measure_steps
@@ -147,15 +146,7 @@ def make_plan(
         share = PAPER_BATCH / links.gpus
         fewer = max(1, min(tokens, int(share)))  # tokens of a pass, where a GPU's share is less than a batch
         slower = fewer / _seconds_per_step(config, step, found, fewer) / predicted
-        size = GRADIENT_BYTES * parameters.with_heads
-        paper_run = PaperRun(
-            links=links,
-            tokens_per_gpu=share,
-            gradient_bytes=size,
-            arithmetic_seconds=share / (rate * slower),
-            communication_seconds=links.exchange_seconds(size),
-            price=price,
-        )
+        paper_run = _paper_run(links, share, rate * slower, GRADIENT_BYTES * parameters.with_heads, price)
     bought = None
     if seconds is not None:
         read = seconds * rate
@@ -181,6 +172,18 @@ def make_plan(
         budget=bought,
         measured=measured,
         paper_run=paper_run,
+    )
+
+
+def _paper_run(links: Links, share: float, rate: float, gradient_bytes: int, price: float | None) -> PaperRun:
+    """The paper's run on GPUs that each read ``share`` tokens of a batch at ``rate`` tokens per second."""
+    return PaperRun(
+        links=links,
+        tokens_per_gpu=share,
+        gradient_bytes=gradient_bytes,
+        arithmetic_seconds=share / rate,
+        communication_seconds=links.exchange_seconds(gradient_bytes),
+        price=price,
     )
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from litebert.parameters import format_duration
+from litebert.planning.count import SHORT
 from litebert.planning.devices import GIB
-from litebert.planning.longest import SHORT
 from litebert.planning.nodes import Links, PaperRun
 from litebert.planning.plan import PAPER_TOKENS, Plan
 

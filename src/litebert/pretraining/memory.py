@@ -13,9 +13,8 @@ from litebert.errors import InputError
 from litebert.nn.attention import has_flash
 from litebert.nn.config import EncoderConfig
 from litebert.planning.arithmetic import Purpose
-from litebert.planning.count import RUNTIME_BYTES, count_parameters, record_step
+from litebert.planning.count import RUNTIME_BYTES, SHORT, count_parameters, longest_in, record_step
 from litebert.planning.devices import USABLE_SHARE, Kind
-from litebert.planning.longest import SHORT, longest_in
 from litebert.planning.step import StepSettings
 from litebert.planning.table import gib
 from litebert.pretraining.recipe import Recipe, generator_layers

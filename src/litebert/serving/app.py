@@ -26,7 +26,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from litebert.pages.served import page_html
+from litebert.pages.assemble import page_html
 from litebert.serving import messages, questions
 from litebert.serving.messages import Limits, Refusal, defect, encode
 from litebert.serving.metrics import CONTENT_TYPE, Metrics

@@ -16,7 +16,7 @@ import torch
 from litebert.checkpoints.folder import Loaded, load_model
 from litebert.errors import InputError
 from litebert.nn.network import HeadsConfig, Network, NetworkConfig
-from litebert.planning.longest import SHORT
+from litebert.planning.count import SHORT
 from litebert.pretraining.memory import longest_that_fits
 from litebert.runs import Parent
 from litebert.tasks.checks import remember

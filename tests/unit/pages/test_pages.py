@@ -11,10 +11,9 @@ import pytest
 import litebert.api
 from litebert.errors import InputError
 from litebert.pages import web_runtime
-from litebert.pages.assemble import ASSETS, plain_json
+from litebert.pages.assemble import ASSETS, page_html, plain_json
 from litebert.pages.characters import character_sets, ranges
 from litebert.pages.described import describe
-from litebert.pages.served import page_html
 from litebert.pages.single import write_page
 
 FILES = {web_runtime.SCRIPT: b"export const Tensor = 1;", web_runtime.WASM: b"\0asm"}

@@ -6,8 +6,7 @@ import pytest
 
 import litebert
 from litebert.nn.config import preset_config
-from litebert.planning.count import record_step
-from litebert.planning.longest import longest_in
+from litebert.planning.count import longest_in, record_step
 from litebert.planning.step import StepSettings
 
 LONG = replace(preset_config("albert-tiny"), max_positions=4096, attention="local(32)+global")
