@@ -412,7 +412,7 @@ def lengthen(
     source = load_torch(model, device="cpu")
     if corpus is None:
         wanted = {"budget": budget, "steps": steps, "resume": resume}
-        given = [*(name for name, value in wanted.items() if value), *field_words(settings)]
+        given = [*(name for name, value in wanted.items() if value), *(f"'{word}'" for word in field_words(settings))]
         if given:
             need = "needs" if len(given) == 1 else "need"
             raise InputError(f"{listed(given)} {need} a corpus to train on; name a token store as corpus")

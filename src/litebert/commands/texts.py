@@ -83,7 +83,10 @@ def order(
     if texts and file is not None:
         raise InputError(f"{file} cannot be combined with texts on the command line; leave one of them out")
     if texts and len(texts) != 2:
-        raise InputError(f"give two texts (there are {len(texts)}), or a file of lines with a tab between the two")
+        raise InputError(
+            f"give two texts, or a file of lines with a tab between the two; there are {len(texts)}, the last is "
+            f"'{texts[-1][:60]}'"
+        )
     pairs = [(texts[0], texts[1])] if texts else [_pair(line) for line in _lines(file)]
     found = list(zip(pairs, api.load(model, device=device).order(pairs, depth=depth), strict=True))
     if as_json:
