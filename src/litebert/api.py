@@ -1094,7 +1094,8 @@ def serve(
     ] = None,
     origins: Annotated[str, Param("Web pages of other origins that may ask, separated by commas, or *.")] = "",
     grace: Annotated[
-        float, Param("Seconds that requests are still accepted after SIGTERM, while load balancers notice.", low=0)
+        float,
+        Param("Seconds that requests are still accepted after SIGTERM, while load balancers notice.", low=0, high=3600),
     ] = 1.0,
     reuse_port: Annotated[bool, Param("Let several processes share the port.")] = False,
     log_requests: Annotated[bool, Param("Log a line of JSON for each request, without texts.")] = True,

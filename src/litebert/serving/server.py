@@ -223,6 +223,10 @@ def open_socket(host: str, port: int, reuse_port: bool) -> socket.socket:
             f"port is {port} but it cannot be listened on at {host} ({error.strerror or error}); choose another",
             parameter="port",
         ) from None
+    except (TypeError, ValueError):  # of characters that no name has
+        raise InputError(
+            f"host is '{host}' but must be the name or address of this machine", parameter="host"
+        ) from None
 
 
 def start_log(service: Service, log_requests: bool) -> logging.handlers.QueueListener:

@@ -284,6 +284,8 @@ def test_exported_models_are_served_without_torch(serve, folders, tmp_path):
         (["{en}", "--port", "70000"], "--port is 70000"),
         (["{en}", "--key-file", "nowhere"], "--key-file is 'nowhere'"),
         (["{en}", "--host", "198.51.100.1"], "it cannot be listened on at 198.51.100.1"),
+        (["{en}", "--host", "\u202e"], "--host is '\\u202e'"),
+        (["{en}", "--grace", "1e18"], "--grace is 1e+18"),
     ],
 )
 def test_what_cannot_be_served_gets_a_sentence(words, sentence, folders):
