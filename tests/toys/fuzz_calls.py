@@ -23,7 +23,7 @@ QUICK = ("steps=1", "scores=1", "batch=4")
 
 # For each command the words of a call that works in a fraction of a second, {} being the world below.
 CALLS: dict[str, tuple[str, ...]] = {
-    "tokenizer train": ("{}/text.txt", "--vocab-size", "60", "-o", "out"),
+    "tokenizer train": ("{}/text.txt", "--vocab-size", "50", "-o", "out"),
     "tokenizer try": ("{}/words", "First the cat"),
     "tokenizer fertility": ("{}/words", "--on", "{}/text.txt"),
     "corpus build": ("{}/text.txt", "--tokenizer", "{}/words", "--workers", "1", "-o", "out"),
