@@ -6,6 +6,7 @@ count once), read a few times a second.
 """
 
 import logging
+import math
 import os
 import shlex
 import signal
@@ -45,10 +46,14 @@ def bench_versions(before: Path, command: str, turns: int) -> Report:
     """Run ``litebert COMMAND`` with the code in ``before`` (a checkout's ``src``) and with this, ``turns`` times."""
     if not (before / "litebert").is_dir():
         raise InputError(f"{before} has no folder litebert; give the src folder of the other checkout")
+    try:
+        shlex.split(command)
+    except ValueError:
+        raise InputError(f"command is '{command}' but must be words, with an end to each quotation") from None
     sources = dict(zip(SIDES, (before.resolve(), Path(litebert.__file__).parents[1]), strict=True))
     done: dict[str, list[Turn]] = {side: [] for side in SIDES}
     for turn in range(turns):
-        # Who begins changes from turn to turn, and nothing is kept of the first turn, which reads files from the disk.
+        # Who begins changes from turn to turn: the second finds files in memory that the first read from the disk.
         for side in SIDES if turn % 2 else SIDES[::-1]:
             done[side].append(_run(sources[side], command))
             log.info("%s: %.2f s, turn %d of %d", side, done[side][-1].seconds, turn + 1, turns)
@@ -120,7 +125,7 @@ def _report(done: dict[str, list[Turn]], command: str) -> Report:
     table = [["", *SIDES, "now / before", "by turn"]]
     for name, unit, scale in (("seconds", "s", 1.0), ("cpu_seconds", "s", 1.0), ("peak", "MB", 1e-6)):
         pairs = [(getattr(old, name) * scale, getattr(new, name) * scale) for old, new in zip(before, now, strict=True)]
-        ratios = [new / old for old, new in pairs]
+        ratios = [new / old if old else math.nan for old, new in pairs]  # too short for a reading of memory
         middle = [f"{median(side):.4g}" for side in zip(*pairs, strict=True)]
         label = {"seconds": "time", "cpu_seconds": "processor time", "peak": "memory at its highest"}[name]
         table.append([f"{label}, {unit}", *middle, f"{median(ratios):.3f}", " ".join(f"{one:.2f}" for one in ratios)])
@@ -136,9 +141,7 @@ def _compared(before: Sequence[Turn], now: Sequence[Turn]) -> str:
     every = [turn.files for turn in (*before, *now)]
     names = sorted(set().union(*every))
     steady = [
-        name
-        for name in names
-        if all(len({turn.files.get(name) for turn in side}) == 1 for side in (before, now)) and len(before) > 1
+        name for name in names if all(len({turn.files.get(name) for turn in side}) == 1 for side in (before, now))
     ]
     other = [name for name in steady if before[0].files.get(name) != now[0].files.get(name)]
     medians = f"medians of {len(now)} turns; the ratio is the median of the turns' ratios. "

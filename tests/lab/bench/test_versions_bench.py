@@ -36,3 +36,5 @@ def test_a_command_that_fails_is_one_sentence(tmp_path, litebert_lab):
     assert code == 2 and "ended with status 2" in error and "nothing" in error
     code, _, error = litebert_lab("bench", "versions", tmp_path, "show albert-base")
     assert code == 2 and str(tmp_path) in error and "src folder" in error
+    code, _, error = litebert_lab("bench", "versions", SRC, "show 'albert-base")
+    assert code == 2 and "show 'albert-base" in error
