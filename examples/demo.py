@@ -36,7 +36,7 @@ def main() -> None:
     single_page()
     print("\n5. Try next (in this folder, `.venv/bin/litebert` is the command):")
     for line in (
-        "litebert ls                                        the model that comes with it, and the presets",
+        "litebert ls                                        the models that come with it, and the presets",
         'litebert fill litebert-en "She [MASK] home."       your own sentences; litebert order for two of them',
         "litebert show albert-base share=attention          one of them, resolved, with a field changed",
         "litebert plan albert-base --device h200 --budget 2h  what two hours of a rented GPU buy",
