@@ -147,11 +147,6 @@ def make_plan(
         fewer = max(1, min(tokens, int(share)))  # tokens of a pass, where a GPU's share is less than a batch
         slower = fewer / _seconds_per_step(config, step, found, fewer) / predicted
         paper_run = _paper_run(links, share, rate * slower, GRADIENT_BYTES * parameters.with_heads, price)
-    bought = None
-    if seconds is not None:
-        read = seconds * rate
-        epochs = None if corpus_tokens is None else read / corpus_tokens
-        bought = Budget(seconds=seconds, tokens=int(read), steps=int(read / tokens), epochs=epochs)
     return Plan(
         model=model,
         device=found,
@@ -169,10 +164,17 @@ def make_plan(
             share_of_device=rate * flops[purpose] / found.flops[precision],
             paper_run_seconds=PAPER_TOKENS / rate,
         ),
-        budget=bought,
+        budget=None if seconds is None else _bought(seconds, rate, tokens, corpus_tokens),
         measured=measured,
         paper_run=paper_run,
     )
+
+
+def _bought(seconds: float, rate: float, tokens: int, corpus_tokens: float | None) -> Budget:
+    """What a time buys at ``rate`` tokens per second, in steps of ``tokens``."""
+    read = seconds * rate
+    epochs = None if corpus_tokens is None else read / corpus_tokens
+    return Budget(seconds=seconds, tokens=int(read), steps=int(read / tokens), epochs=epochs)
 
 
 def _paper_run(links: Links, share: float, rate: float, gradient_bytes: int, price: float | None) -> PaperRun:
