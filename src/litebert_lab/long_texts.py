@@ -136,7 +136,7 @@ def compare_readings(
     ways = ((f"cut at {cut}", "cut", False), ("in windows", "cut", True), ("lengthened", "long", False))
     readings = []
     for name, model, windows in ways:
-        found = _predicted(models[model], test, out / f"{model}{'-windows' * windows}.json", windows=windows)
+        found = _predicted(models[model], test, out / f"predicted-{name.replace(' ', '-')}.json", windows=windows)
         right = np.array([one == label for one, (_, label) in zip(found, test, strict=True)])
         parts = np.array_split(np.argsort(sizes, kind="stable"), FIFTHS)
         readings.append(Reading(name, tuple(float(right[part].mean()) for part in parts), float(right.mean())))

@@ -6,7 +6,9 @@ import tarfile
 import numpy as np
 import pytest
 
-from litebert_lab.long_texts import AGREEING, HESITANT, Reading, _text, _verdicts, long_rows
+from litebert.tasks.examples import Prediction
+from litebert_lab.cli import _write_report
+from litebert_lab.long_texts import AGREEING, HESITANT, Reading, _text, _verdicts, compare_readings, long_rows
 
 QUOTATIONS = (["Bad."], ["Good."])
 STORIES = [["It rained.", "They went home.", "Nobody knew why."]]
@@ -48,3 +50,26 @@ def test_verdicts():
     assert "2.0 points below the shortest (within 3)" in found[0]
     assert "give back 67% of the 30.0 points" in found[1]
     assert "cutting loses nothing" in _verdicts(Reading("cut", (0.8,) * 5, 0.8), windows, longer)[1]
+
+
+class Reader:
+    """Reads the last word of a text, or in windows the first one."""
+
+    asked = 0
+
+    def __init__(self, tokenizer):
+        self.tokenizer = tokenizer
+
+    def predict(self, texts, *, windows):
+        Reader.asked += 1
+        return [Prediction(label=text.split()[0 if windows else -1]) for text in texts]
+
+
+def test_the_same_call_again_scores_nothing_anew(letter_tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr("litebert_lab.long_texts._tuned", lambda *_: Reader(letter_tokenizer()))
+    rows = [("cat sat", "sat"), ("dog sat", "dog"), ("cat cat", "cat"), ("a mat", "mat"), ("on mat", "on")]
+    first = compare_readings("short", "long", rows, rows, tmp_path)
+    assert [one["accuracy"] for one in first.data["readings"]] == [0.6, 0.6, 0.6]
+    _write_report(first, tmp_path, "long", as_json=True)
+    again = compare_readings("short", "long", rows, rows, tmp_path)
+    assert again.data == first.data and Reader.asked == 3
