@@ -173,8 +173,8 @@ def _misspelt_words(words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], t
         "--json=",
         "one",
     ):
-        # Of --= only the word "=" comes through.
-        yield (*words, odd), (odd, odd[:2], odd.lstrip("-").partition("=")[0] or "'='", *words)
+        heard = "'='" if odd == "--=" else odd  # of --= only the word "=" comes through
+        yield (*words, odd), (odd, odd[:2], odd.lstrip("-").partition("=")[0] or heard, *words)
     yield (*words, "--", "--nothing"), ("--nothing", *words)
     yield (*words, "a.csv", "b.csv", "c.csv", "d.csv"), ("a.csv", "b.csv", "c.csv", "d.csv", "texts", *words)
     lacking = ("Missing", "missing", "give", "name")

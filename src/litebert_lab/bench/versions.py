@@ -47,7 +47,7 @@ def bench_versions(before: Path, command: str, turns: int) -> Report:
     if not (before / "litebert").is_dir():
         raise InputError(f"{before} has no folder litebert; give the src folder of the other checkout")
     try:
-        shlex.split(command)
+        words = shlex.split(command)
     except ValueError:
         raise InputError(f"command is '{command}' but must be words, with an end to each quotation") from None
     sources = dict(zip(SIDES, (before.resolve(), Path(litebert.__file__).parents[1]), strict=True))
@@ -55,15 +55,15 @@ def bench_versions(before: Path, command: str, turns: int) -> Report:
     for turn in range(turns):
         # Who begins changes from turn to turn: the second finds files in memory that the first read from the disk.
         for side in SIDES if turn % 2 else SIDES[::-1]:
-            done[side].append(_run(sources[side], command))
+            done[side].append(_run(sources[side], words))
             log.info("%s: %.2f s, turn %d of %d", side, done[side][-1].seconds, turn + 1, turns)
     return _report(done, command)
 
 
-def _run(source: Path, command: str) -> Turn:
+def _run(source: Path, command: Sequence[str]) -> Turn:
     with tempfile.TemporaryDirectory(prefix="litebert-versions-") as folder:
         out = Path(folder) / "out"
-        words = [word.replace(OUT, str(out)) for word in shlex.split(command)]
+        words = [word.replace(OUT, str(out)) for word in command]
         with (Path(folder) / "said").open("w+") as said:
             begun = time.perf_counter()
             process = subprocess.Popen(
@@ -95,7 +95,9 @@ def _run(source: Path, command: str) -> Turn:
             if process.returncode:
                 said.seek(0)
                 last = (said.read().strip().splitlines() or ["it printed nothing"])[-1]
-                raise InputError(f"litebert {command} of {source} ended with status {process.returncode}: {last}")
+                raise InputError(
+                    f"litebert {shlex.join(command)} of {source} ended with status {process.returncode}: {last}"
+                )
         files = {str(path.relative_to(out)): _digest(path) for path in sorted(out.rglob("*")) if path.is_file()}
         if out.is_file():
             files = {out.name: _digest(out)}
